@@ -181,6 +181,29 @@ def survived(left: int, deed: Callable[[Callable[[], None]], object]) -> bool:
     return status == 0
 
 
+@dataclass(slots=True)
+class Kill:
+    """A kill of a process before its file operation `number`, see `survived`."""
+
+    number: int
+    survived: bool = False
+
+    def during(self, deed: Callable[[Callable[[], None]], object]) -> bool:
+        self.survived = survived(self.number, deed)
+        return self.survived
+
+
+def kill_at_each_step(*, least: int) -> Iterator[Kill]:
+    """Yield a kill for each file operation until the process survives; at least `least` kills."""
+    for number in range(1, 300):
+        kill = Kill(number)
+        yield kill
+        if kill.survived:
+            assert number > least
+            return
+    raise AssertionError("the process is killed again and again")
+
+
 class _Deadly:
     """Counts down to the end."""
 

@@ -17,7 +17,7 @@ from teamd.board.rules import Change
 from teamd.board.task import TaskStatus
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
-from tests.children import child, survived
+from tests.children import child, kill_at_each_step, survived
 
 CLAIMS: Final = """
 import sys
@@ -112,30 +112,22 @@ def test_a_change_that_is_killed_at_any_step_and_repeated_is_made_once(
 ) -> None:
     """No partial change may be visible, and each recipient is informed once."""
     outcomes: list[dict[str, Any]] = []
-    through = False
-    while not through:
-        paths = made(tmp_path / str(len(outcomes)))
+    for kill in kill_at_each_step(least=10):
+        paths = made(tmp_path / str(kill.number))
         lead = board(paths, "lead")
         lead.add("x", owner="alice")
         lead.add("y", owner="bob", blocked_by=("1",))
         lead.add("z")
         if deed == "take_next":
             lead.update("1", Change(status=TaskStatus.DELETED))
-        through = done(paths, deed, len(outcomes) + 1)
+
+        def act(arm: Callable[[], None], paths: TeamPaths = paths) -> None:
+            arm()
+            DEEDS[deed](board(paths, "teamd" if deed == "release" else "alice"))
+
+        kill.during(act)
         assert not lead.read().damaged
-        assert through or done(paths, deed, 10**6)
+        assert kill.survived or survived(10**6, act)
         board(paths, "teamd").flush()
         outcomes.append(look(paths))
-    print(f"{deed}: killed at each of {len(outcomes) - 1} steps")  # noqa: T201 -- the figure
-    assert len(outcomes) > 10
     assert [facts for facts in outcomes if facts != outcomes[-1]] == []
-
-
-def done(paths: TeamPaths, deed: str, left: int) -> bool:
-    """Make the change in a process that is killed before file operation number `left`."""
-
-    def do(arm: Callable[[], None]) -> None:
-        arm()
-        DEEDS[deed](board(paths, "teamd" if deed == "release" else "alice"))
-
-    return survived(left, do)

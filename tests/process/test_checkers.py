@@ -18,15 +18,10 @@ from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.routing import MailRouter
 from teamd.messages import TEAMD
-from teamd.models.retry import RetryPolicy
-from teamd.supervisor.children import Children
-from teamd.supervisor.fork import CheckStart, ChildProgram
-from teamd.supervisor.live_settings import LiveSettings
-from teamd.supervisor.roster_writer import RosterWriter
-from teamd.supervisor.slots import ConcurrencyLimit, Slots
+from teamd.supervisor.fork import CheckStart
 from teamd.supervisor.workers import Checkers
 from teamd.team.states import ChildExit, Status
-from tests.children import survived
+from tests.children import NOBODY, kill_at_each_step, make_context, survived
 from tests.unit.life import enrol
 from tests.waiting import wait_until
 
@@ -62,21 +57,14 @@ class World:
     def __init__(self, paths: TeamPaths, journal: Journal) -> None:
         self.paths = paths
         self.deed: Callable[[CheckStart], int] = lambda _: ChildExit.STOPPED
-        program = ChildProgram(
-            run=lambda _: ChildExit.STOPPED,
-            load=lambda: None,
-            warning=lambda: None,
-            find_role=lambda _: None,
-            check=lambda start: self.deed(start),  # noqa: PLW0108 -- a test sets it later
-        )
-        settings = LiveSettings(paths, paths.settings)
-        post = MailRouter(paths, durable=False, max_bytes=1000)
-        slots = Slots(ConcurrencyLimit(lambda: 1, RetryPolicy), journal)
-        roster = RosterWriter(post, journal, team_name="default")
-        children = Children(program, settings, settings.heartbeats, roster, journal, slots, [])
-        self.private = children.private
-        self.settings = settings
-        self.checkers = Checkers(board(paths, TEAMD), children)
+        program = replace(NOBODY, check=self._check)
+        context = make_context(paths, journal, program)
+        self.private = context.children.private
+        self.settings = context.settings
+        self.checkers = Checkers(board(paths, TEAMD), context.children)
+
+    def _check(self, start: CheckStart) -> int:
+        return self.deed(start)
 
     def ends(self) -> int:
         """Repeat the round until a process has ended; return its exit code."""
@@ -167,10 +155,8 @@ def test_a_judgement_killed_at_any_step_is_completed_once_by_the_next_process(
     tmp_path: Path, deed: str
 ) -> None:
     """A partial judgement does not count, and a complete one is not repeated."""
-    through, steps = False, 0
-    while not through:
-        steps += 1
-        paths = made(tmp_path / str(steps))
+    for kill in kill_at_each_step(least=5):
+        paths = made(tmp_path / str(kill.number))
         board(paths, "lead").add("y", owner="bob", blocked_by=())
         claim = "" if deed == "claim" else claimed(paths)
         if deed == "claim":
@@ -185,11 +171,9 @@ def test_a_judgement_killed_at_any_step_is_completed_once_by_the_next_process(
             elif own.find_claim("2", claim) is not None:
                 own.judge("2", claim, PASSED if deed == "pass" else FAILED, "out", most=1)
 
-        through = survived(steps, act)
-        assert through or survived(10**6, act)
+        assert kill.during(act) or survived(10**6, act)
         board(paths, TEAMD).flush()
         assert look(paths) == EXPECTED[deed]
-    assert steps > 5
 
 
 EXPECTED: dict[str, Any] = {

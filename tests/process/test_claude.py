@@ -73,16 +73,6 @@ def ask(url: str | None, given: Ask | None = None, **more: Any) -> Reply:
     return asyncio.run(once())
 
 
-@pytest.mark.slow
-def test_text_arrives_complete_with_its_usage() -> None:
-    with StrictServer(by_name({"alice": [say("Grüße, 世界 🌍")]})) as server:
-        reply = ask(server.url)
-    assert reply.content == [{"type": "text", "text": "Grüße, 世界 🌍"}]
-    assert (reply.stop_reason, reply.model) == ("end_turn", MODEL)
-    assert reply.usage.total_input_tokens > 0
-    assert reply.usage.output_tokens > 0
-
-
 def test_the_model_s_own_reply_is_accepted_back_block_by_block() -> None:
     """The SDK adds keys of its own, and the service refuses a body with unknown keys."""
     said = say("I look.", thinking="Hm", redacted=True, calls=[LS, ("read_file", {})])

@@ -324,11 +324,3 @@ def test_a_failure_records_whether_the_server_may_charge_for_it(fault: Fault, be
         with pytest.raises(ModelError) as caught:
             run(reply_of(claude(server.url)))
     assert caught.value.begun is begun
-
-
-def test_an_unreachable_server_charges_nothing() -> None:
-    with StrictServer(by_name({})) as server:
-        url = server.url
-    with pytest.raises(TransientError) as caught:
-        run(reply_of(claude(url)))
-    assert not caught.value.begun

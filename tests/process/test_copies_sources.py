@@ -274,6 +274,11 @@ def test_garbage_collection_in_the_source_takes_nothing_from_a_copy(paths: TeamP
     assert git(paths.home, "rev-parse", "refs/teamd/base/alice") == lost
 
 
+def test_a_copy_has_no_objects_of_its_own(paths: TeamPaths) -> None:
+    folder = copied(paths).folder / ".git/objects"
+    assert [one.name for one in folder.rglob("*") if one.is_file()] == ["alternates"]
+
+
 @pytest.mark.parametrize("name", ["KILL", "TERM"])
 def test_a_killed_git_is_not_blamed_on_the_copy(paths: TeamPaths, name: str) -> None:
     copy = copied(paths)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import time
 
@@ -78,25 +77,6 @@ def test_a_teammate_killed_during_a_model_call_is_back_within_a_second_and_asks_
 
 
 @pytest.mark.slow
-def test_a_teammate_killed_during_a_tool_call_continues_and_leaves_no_command_running(
-    team: Project,
-) -> None:
-    command = "setsid sleep 1000 & touch killed; sleep 1000"
-    team.stage.play("ines", use(("bash", {"command": command})), say("I looked, and went on."))
-    team.do("teamctl", "spawn", "ines", "clerk", "Go.")
-    wait_until((team.folder / "killed").exists, what="the command runs")
-    kill(team, "ines")
-    wait_until(lambda: len(team.asked("ines")) == 2, what="ines goes on by herself")
-    (result,) = team.asked("ines", least=1)[-1].asked.last_results
-    assert result.is_error
-    assert "Whether it had any effect is not known" in result.text
-    wait_until(
-        lambda: not [line for line in team.survivors().values() if "sleep 1000" in line],
-        what="her commands have ended",
-    )
-
-
-@pytest.mark.slow
 def test_too_many_crashes_end_in_failed_and_the_lead_is_informed(project: Project) -> None:
     """The default limit is five crashes in a minute; the sixth exceeds it."""
     project.start()
@@ -116,31 +96,6 @@ def test_too_many_crashes_end_in_failed_and_the_lead_is_informed(project: Projec
     assert "Are you there?" in str(project.asked("jo", least=1)[-1].body["messages"])
 
 
-def test_the_restart_limit_is_a_setting(project: Project) -> None:
-    project.write("team.toml", "[supervision]\ncrashes = 1\nwithin_seconds = 600\n")
-    project.start()
-    project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
-    kill(project, "jo")
-    os.kill(project.member("jo")["pid"], signal.SIGKILL)
-    project.wait_for("jo", "failed")
-
-
-@pytest.mark.slow
-def test_a_teammate_that_waits_for_its_restart_can_be_shut_down(project: Project) -> None:
-    """The pending restart must not bring it back."""
-    project.start()
-    project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
-    for _ in range(4):
-        kill(project, "jo")
-    os.kill(project.member("jo")["pid"], signal.SIGKILL)  # the next start comes after 1.6 s
-    wait_until(lambda: project.member("jo")["pid"] is None, what="jo waits")
-    assert re.search("SIGKILL; starting again", project.member("jo")["reason"])
-    assert project.do("teamctl", "shutdown", "jo") == "jo is shut down\n"
-    assert project.member("jo")["status"] == "shutdown"
-    assert "teamd has stopped" in project.do("teamd", "stop")
-    assert len(project.log("teamd", "forked")) == 5
-
-
 @pytest.mark.slow
 def test_a_teammate_never_runs_in_two_processes(project: Project) -> None:
     """Both would take its mail and write its conversation."""
@@ -154,22 +109,3 @@ def test_a_teammate_never_runs_in_two_processes(project: Project) -> None:
     assert len(project.asked("jo")) == 1
     os.close(other)
     wait_until(lambda: len(project.asked("jo")) == 2, what="jo goes on once the other has ended")
-
-
-@pytest.mark.slow
-def test_an_odd_directory_of_another_team_does_not_break_the_cleanup(project: Project) -> None:
-    """The cleanup after a teammate checks which processes are supervisors of other teams."""
-    (project.folder / ".teams" / "web" / "teamd.pid").mkdir(parents=True)
-    project.stage.play("jo", use(("bash", {"command": "sleep 1000 & sleep 1001"})), say("Done."))
-    supervisor = project.start()
-    project.do("teamctl", "spawn", "jo", "clerk", "Go.")
-    wait_until(lambda: "sleep 1001" in project.survivors().values(), what="the command runs")
-    killed = project.member("jo")["pid"]
-    os.kill(killed, signal.SIGKILL)
-    project.wait_for("jo", "idle")
-    assert project.member("jo")["pid"] != killed
-    assert project.supervisor == supervisor
-    wait_until(
-        lambda: not {"sleep 1000", "sleep 1001"} & set(project.survivors().values()),
-        what="nothing is left of the command",
-    )

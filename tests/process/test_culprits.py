@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 
 import pytest
 
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.spool import Spool
-from tests.children import holding
 from tests.e2e.harness import Project
 from tests.waiting import wait_until
 
-KILLS = 10
 BRAVE = "[supervision]\ncrashes = 1000\nwithin_seconds = 0.1\n"  # unlimited immediate restarts
 # Loaded by every Python process of the project. It simulates a mistake in our code or its
 # dependencies, which one message triggers when it is put into the conversation.
@@ -50,12 +45,6 @@ sys.addaudithook(look)
 """
 
 
-def holder(project: Project) -> int:
-    """Return the pid of the process that holds a delivery to jo, or 0."""
-    position = Spool(project.paths, "jo").position()
-    return 0 if position is None else position.holder
-
-
 def put(project: Project, *contents: str) -> None:
     """Send mail to jo in one write, as any program may."""
     lines = (json.dumps({"id": content, "from": "ci", "content": content}) for content in contents)
@@ -69,29 +58,6 @@ def delivered(project: Project) -> list[str]:
     records = project.records("jo", "mail")
     found = [message["content"] for record in records for message in record["messages"]]
     return found[1:]
-
-
-@pytest.mark.slow
-def test_ten_kills_while_a_message_is_in_hand_cost_only_time(project: Project) -> None:
-    """If memory runs out, the system may kill the same process again and again."""
-    project.ask_no_service(BRAVE)
-    project.start()
-    project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")
-    killed: set[int] = {0}
-    with holding(project.paths.transcript("jo")):  # prevents jo from finishing its delivery
-        put(project, "good")
-        for _ in range(KILLS):
-            wait_until(lambda: holder(project) not in killed, what="jo has it in hand")
-            killed.add(holder(project))
-            os.kill(holder(project), signal.SIGKILL)
-        wait_until(lambda: holder(project) not in killed, what="jo has it in hand")
-    wait_until(lambda: delivered(project) == ["good"], what="it is delivered")
-    wait_until(lambda: not Mailbox(project.paths, "jo").waiting(), what="it is done with")
-    project.wait_for("jo", "idle")
-    assert delivered(project) == ["good"]
-    assert len(project.log("teamd", "crashed")) == KILLS
-    assert not project.log("teamd", "crashed with mail in hand")
-    assert not project.paths.rejected("jo").exists()
 
 
 @pytest.mark.slow

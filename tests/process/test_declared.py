@@ -61,18 +61,6 @@ def test_a_member_without_its_prompt_gets_it_at_the_next_start(project: Project)
     assert told(project, "ben") == []
 
 
-def test_a_reload_after_such_a_kill_sends_no_second_prompt(project: Project) -> None:
-    project.write("team.toml", ANN)
-    project.paths.create()
-    die_between_prompt_and_roster(project, "ann")
-    (project.folder / "team.toml").unlink()
-    project.start()
-    project.write("team.toml", ANN)
-    assert "ann (coder) is at work" in project.do("teamd", "reload")
-    project.wait_for("ann", "idle", turns=1)
-    assert told(project, "ann") == ["Count the files."]
-
-
 def test_a_member_removed_from_the_roster_by_hand_gets_its_prompt_again(project: Project) -> None:
     """Otherwise it would run without work, since its conversation already has the first prompt."""
     project.write("team.toml", ANN + BEN)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -139,7 +138,3 @@ def test_teamd_does_not_start_without_working_locks(
     )
     assert looked.status == 1
     assert "put the team on a local disk" in looked.stdout
-
-
-def _program(code: str, *arguments: object) -> list[str]:
-    return [sys.executable, "-c", code, *map(str, arguments)]

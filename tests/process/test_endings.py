@@ -12,48 +12,8 @@ from teamd.process_id import Identity
 from tests.children import child
 from tests.e2e.harness import Project
 from tests.process.test_stopping import COMMANDS
-from tests.strict.replies import say, use
+from tests.strict.replies import use
 from tests.waiting import wait_until
-
-
-def test_a_teammate_stopped_in_its_command_does_not_outlive_a_killed_supervisor(
-    project: Project,
-) -> None:
-    """A stopped process reacts only to SIGKILL, and not to the end of its parent."""
-    project.stage.play(
-        "ann", use(("bash", {"command": COMMANDS["frozen"].format(name="busy")})), say("I go on.")
-    )
-    project.write("team.toml", "[supervision]\nstop_seconds = 1\n")
-    first = project.start()
-    project.do("teamctl", "spawn", "ann", "coder", "Task of ann.")
-    wait_until(
-        lambda: list(project.survivors().values()).count("sleep 1000") == 2, what="it is busy"
-    )
-    before = project.survivors()
-    os.kill(project.wait_for("ann", "working")["pid"], signal.SIGSTOP)
-    os.kill(first, signal.SIGKILL)
-    project.start()
-    project.wait_for("ann", "idle", turns=2)
-    assert not before.keys() & project.survivors().keys()
-    last = project.asked("ann", least=1)[-1].asked
-    assert "Task of ann." in last.messages[0]["content"][0]["text"]
-    assert [result.is_error for result in last.last_results] == [True]
-
-
-@pytest.mark.slow
-def test_the_lead_is_informed_of_a_pause_once_and_not_at_every_restart(project: Project) -> None:
-    del project.environment["ANTHROPIC_API_KEY"]
-    project.start()
-    project.do("teamctl", "spawn", "ann", "coder", "Go.")
-    reason = project.wait_for("ann", "paused")["reason"]
-    wait_until(lambda: project.mail("lead"), what="the lead is told")
-    for _ in range(2):
-        ended = len(project.records("ann", "ended"))
-        project.restart()
-        wait_until(lambda: len(project.records("ann", "ended")) > ended, what="ann tries again")  # noqa: B023 -- called at once
-        wait_until(lambda: project.member("ann")["reason"] == reason, what="she says why")
-        assert project.member("ann")["status"] == "paused"
-    assert project.mail("lead").count("ann is paused") == 1
 
 
 def _edit(project: Project, members: list[dict[str, str]]) -> None:

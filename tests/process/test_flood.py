@@ -16,7 +16,6 @@ import pytest
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import Message
-from tests.children import said
 from tests.e2e.harness import Project
 from tests.waiting import wait_until
 
@@ -33,30 +32,6 @@ for n in range(0, count, 500):
         fcntl.flock(file, fcntl.LOCK_EX)
         lines = (json.dumps({"from": sender, "n": n + i, "content": "x" * 100}) for i in range(500))
         file.write(("\\n".join(lines) + "\\n").encode())
-"""
-# Processes mail like a teammate, without the rest of a teammate.
-TAKES: Final = """
-import resource, sys, time
-from pathlib import Path
-from teamd.mail.mailbox import Mailbox
-from teamd.mail.spool import BatchLimit
-from teamd.files.paths import TeamPaths
-from teamd.transcript.file import Transcript
-from teamd.transcript.records import Delivered
-paths = TeamPaths(Path(sys.argv[1]))
-box = Mailbox(paths, "bob", durable=False)
-conversation = Transcript(paths.transcript("bob"), durable=False)
-longest, begun = 0.0, time.monotonic()
-while True:
-    before = time.monotonic()
-    batch = box.take(BatchLimit(messages=100, bytes=128 * 1024, wary=True))
-    longest = max(longest, time.monotonic() - before)
-    if not batch.messages:
-        break
-    conversation.append(Delivered(messages=batch.messages))
-    box.done(batch)
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(peak / 1024, time.monotonic() - begun, longest)
 """
 
 
@@ -99,26 +74,6 @@ def delivered(paths: TeamPaths, name: str) -> list[list[dict[str, Any]]]:
     lines = paths.transcript(name).read_bytes().splitlines()
     records = [json.loads(line) for line in lines]
     return [record["messages"] for record in records if record["record"] == "mail"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [10_000, LARGE])
-def test_a_flood_takes_no_more_memory_than_a_little_mail(tmp_path: Path, count: int) -> None:
-    """The time grows linearly, and each take is short."""
-    figures = {}
-    for size in (FEW, count):
-        paths = TeamPaths(tmp_path / str(size))
-        paths.create()
-        fill(paths, "bob", size)
-        megabytes, seconds, longest = map(float, said(TAKES, paths.root).split())
-        number = check(delivered(paths, "bob"), size)
-        figures[size] = megabytes, seconds
-        print(  # noqa: T201 -- these figures are what is to be shown
-            f"{size} messages: {number} deliveries in {seconds:.2f} s, the longest take "
-            f"{longest * 1000:.0f} ms, peak memory {megabytes:.1f} MiB"
-        )
-    assert figures[count][0] < 1.3 * figures[FEW][0]
-    assert figures[count][1] < 5 * (count / FEW) * figures[FEW][1]
 
 
 @pytest.mark.slow

@@ -82,11 +82,6 @@ def test_a_forked_command_inherits_only_its_own_resources(
     assert project.survivors() == {}
 
 
-def test_an_interrupt_ends_a_forked_command_like_a_started_one(follower: Forked) -> None:
-    os.kill(follower.pid, 2)
-    assert follower.wait(20) == 130
-
-
 @pytest.mark.parametrize("forked", [True, False])
 def test_a_running_forked_command_has_the_interface_of_popen(
     project: Project, *, forked: bool
@@ -132,38 +127,6 @@ def test_a_command_that_needs_its_own_interpreter_is_not_forked(project: Project
     assert not server().takes(("teamd",), project.environment | {"PYTHONUTF8": "0"})
     assert not server().takes(("sh",), project.environment)
     assert not server().takes(("teamd",), project.environment | {"LONG": "x" * 100_000})
-
-
-@SIGHTED
-def test_a_teamd_started_by_a_forked_command_is_forked_too(project: Project) -> None:
-    project.do("teamd", "start")
-    supervisor = project.supervisor
-    assert psutil.Process(supervisor).ppid() == server().pid
-    # The spare process for the next teammate is a child too.
-    ready = {one.pid for one in psutil.Process(supervisor).children()}
-    assert {*project.survivors()} - ready == {supervisor}
-    assert "teamd start --foreground --ready-fd" in project.survivors()[supervisor]
-    refused = project.run("teamd", "start")
-    assert (refused.status, refused.stdout) == (1, "")
-    assert "already" in refused.complaint
-    project.do("teamd", "stop")
-    assert project.survivors() == {}
-
-
-def test_a_shell_finds_commands_that_are_forked(project: Project) -> None:
-    """They end together with the shell."""
-    project.paths.create()
-    project.paths.log("teamd").touch()
-    project.do("teamctl", "--version")  # the folder exists once the server accepts commands
-    path = f"{server().commands}:{project.environment['PATH']}"
-    ended = project.run("sh", "-c", "teamctl send <&- | cat; teamctl sned", env={"PATH": path})
-    assert ended.status == 2
-    assert "no command 'sned'; did you mean 'send'?" in ended.stderr
-    project.environment["PATH"] = path
-    begun = project.begin(str(server().commands / "teamctl"), "logs", "teamd", "--follow")
-    wait_until(lambda: "teamctl logs teamd --follow" in project.survivors().values())
-    begun.kill()
-    wait_until(lambda: not project.survivors(), what="it is killed too")
 
 
 # It imports fewer modules than the normal servers, since that takes seconds.
@@ -216,14 +179,3 @@ def test_workers_share_a_server_that_ends_with_the_last_of_them(
 
 def _has_ended(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-
-
-def test_a_killed_server_is_replaced(
-    small: Callable[[], Server],
-) -> None:
-    with closing(small()) as killed:
-        process = psutil.Process(killed.pid)
-        process.kill()
-        process.wait()
-        with closing(small()) as another:
-            assert another.pid != process.pid

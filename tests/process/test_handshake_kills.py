@@ -21,7 +21,7 @@ from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
 from teamd.team.states import Status
-from tests.children import survived
+from tests.children import kill_at_each_step
 from tests.e2e.harness import Project
 from tests.strict.asked import Asked
 from tests.strict.replies import Answer, say, use
@@ -55,15 +55,14 @@ def test_one_question_and_one_answer_arrive_when_killed_before_any_file_operatio
         else:
             own.answer(QUESTION.id, by="lead", approve=True)
 
-    through = False
-    for left in range(1, 100):
-        paths = TeamPaths(tmp_path / str(left) / ".team")
+    for kill in kill_at_each_step(least=10):
+        paths = TeamPaths(tmp_path / str(kill.number) / ".team")
         enrol(paths, bob=Status.IDLE)
         post = MailRouter(paths, durable=False, max_bytes=10_000)
         approvals = Approvals(paths, post)
         if step == "answer":
             approvals.ask(QUESTION)
-        through = survived(left, act)
+        kill.during(act)
         if approvals.open_ones() or not approvals.all():  # the request was not recorded: repeat it
             approvals.ask(QUESTION)
             approvals.answer(QUESTION.id, by="lead", approve=True)
@@ -72,11 +71,6 @@ def test_one_question_and_one_answer_arrive_when_killed_before_any_file_operatio
         assert (there.status, there.told) == ("approved", True)
         for name, sent in (("lead", "f00df00d"), ("bob", "f00df00d-answer")):
             assert {message.id for message in post.mailbox(name).peek()} == {sent}
-        if through:
-            break
-    assert through
-    assert left > 10
-    print(f"{step}: killed before each of {left - 1} operations")  # noqa: T201 -- for pytest -s
 
 
 class Round:

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,11 @@ import pytest
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.mail.routing import MailRouter
 from teamd.messages import TEAMD, Message
-from teamd.models.retry import RetryPolicy
 from teamd.process_id import Identity
-from teamd.supervisor.children import Children
-from teamd.supervisor.fork import ChildProgram, ChildStart
-from teamd.supervisor.live_settings import LiveSettings
-from teamd.supervisor.roster_writer import RosterWriter
-from teamd.supervisor.slots import ConcurrencyLimit, Slots
+from teamd.supervisor.fork import ChildStart
 from teamd.team.states import ChildExit, Status
+from tests.children import NOBODY, make_context
 from tests.e2e.harness import Project, opened
 from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
@@ -136,37 +132,6 @@ def test_a_teammate_killed_during_hibernation_returns_with_its_conversation(
     assert hibernated(sleepy, name, times=2) != pid
 
 
-@pytest.mark.slow
-def test_a_killed_supervisor_takes_hibernating_teammates_along(project: Project) -> None:
-    project.write("team.toml", SETTINGS)
-    project.start()
-    spawn(project, "ann")
-    process = Identity.of(hibernated(project, "ann"))
-    assert process is not None
-    os.kill(project.supervisor, signal.SIGKILL)
-    wait_until(lambda: not process.alive, what="ann has ended, too")
-    project.do("teamctl", "send", "ann", "Still there?")
-    project.start()
-    assert "Remember: blue." in str(project.asked("ann", least=2)[-1].body["messages"][0])
-    hibernated(project, "ann", times=2)
-
-
-@pytest.mark.slow
-def test_a_hibernating_teammate_is_shut_down_and_spawned_like_any_other(sleepy: Project) -> None:
-    spawn(sleepy, "fay")
-    hibernated(sleepy, "fay")
-    assert "fay approved and is shut down" in sleepy.do("teamctl", "shutdown", "fay")
-    assert (sleepy.member("fay")["status"], sleepy.member("fay")["pid"]) == ("shutdown", None)
-    spawn(sleepy, "fay")
-    hibernated(sleepy, "fay", times=2)
-    sleepy.do("teamctl", "spawn", "fay", "clerk", "Once more.", "--wait")
-    # An idle teammate shuts down without a model call.
-    assert len(sleepy.asked("fay", least=3)) == 3
-    hibernated(sleepy, "fay", times=3)
-    killed = sleepy.run("teamctl", "shutdown", "fay", "--force")
-    assert "fay was killed" in killed.stderr
-
-
 def test_a_teammate_shut_down_during_the_switch_to_hibernation_does_not_restart(
     sleepy: Project,
 ) -> None:
@@ -179,23 +144,6 @@ def test_a_teammate_shut_down_during_the_switch_to_hibernation_does_not_restart(
     asking.wait(20)
     member = sleepy.wait_for("gil", "shutdown")
     assert member["pid"] is None
-
-
-@pytest.mark.slow
-def test_a_background_job_keeps_its_teammate_awake_until_it_ends(sleepy: Project) -> None:
-    """The job would end with the process."""
-    command = "while [ ! -e hal-may-end ]; do sleep 0.05; done"
-    sleepy.stage.play("hal", use(("background_run", {"command": command})), say("It runs."))
-    spawn(sleepy, "hal")
-    spawn(sleepy, "ian")
-    pid = sleepy.wait_for("hal", "idle", turns=2)["pid"]
-    hibernated(sleepy, "ian")
-    sleepy.do("teamctl", "send", "ian", "Again.", "--wait")
-    hibernated(sleepy, "ian", times=2)  # hal has had the same time to hibernate
-    assert sleepy.member("hal")["pid"] == pid
-    (sleepy.folder / "hal-may-end").touch()
-    assert "background-job" in sleepy.asked("hal", least=3)[-1].asked.last_text
-    assert hibernated(sleepy, "hal") != pid
 
 
 @pytest.mark.slow
@@ -244,7 +192,6 @@ def test_a_report_read_after_its_process_hibernated_is_accepted(tmp_path: Path) 
     """Otherwise a teammate that has just worked would be shown as working until its next wake."""
     paths = TeamPaths(tmp_path / ".team")
     paths.create()
-    settings = LiveSettings(paths, paths.settings)
 
     def run(start: ChildStart) -> int:
         if not start.hibernates:
@@ -252,15 +199,9 @@ def test_a_report_read_after_its_process_hibernated_is_accepted(tmp_path: Path) 
         os.set_blocking(start.bell, True)
         return len(os.read(start.bell, 1))
 
-    program = ChildProgram(
-        run=run, load=lambda: None, warning=lambda: None, find_role=lambda _: None
-    )
     with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
-        post = MailRouter(paths, durable=False, max_bytes=1000)
-        roster = RosterWriter(post, journal, team_name="default")
-        slots = Slots(ConcurrencyLimit(lambda: 1, RetryPolicy), journal)
-        heartbeats = settings.heartbeats
-        children = Children(program, settings, heartbeats, roster, journal, slots, [])
+        context = make_context(paths, journal, replace(NOBODY, run=run))
+        roster, children = context.roster, context.children
         roster.admit("ann", "clerk")
         children.begin()
         children.start("ann")

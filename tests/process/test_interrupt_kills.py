@@ -17,7 +17,7 @@ import pytest
 
 from teamd.messages import INTERRUPT_TYPE, TEAMD, Message
 from teamd.transcript.records import Opened
-from tests.children import survived
+from tests.children import kill_at_each_step
 from tests.e2e.harness import Project
 from tests.strict.asked import Asked
 from tests.strict.replies import Answer, say, use
@@ -50,9 +50,8 @@ def test_an_interrupt_takes_effect_once_when_killed_before_any_file_operation(
     tmp_path: Path, text: str
 ) -> None:
     """The next process neither repeats the interrupted call nor reads the text twice."""
-    through = False
-    for left in range(1, 200):
-        life = in_a_turn(tmp_path / str(left))
+    for kill in kill_at_each_step(least=10):
+        life = in_a_turn(tmp_path / str(kill.number))
         life.send(text, type=INTERRUPT_TYPE)
 
         def act(arm: Callable[[], None], life: Life = life) -> None:
@@ -63,19 +62,14 @@ def test_an_interrupt_takes_effect_once_when_killed_before_any_file_operation(
 
             asyncio.run(deliver())
 
-        through = survived(left, act)
+        kill.during(act)
         life.live(calls=1 if text else 0)
-        assert life.do.done == [], left
-        assert life.mailbox.peek() == [], left
+        assert life.do.done == [], kill
+        assert life.mailbox.peek() == [], kill
         lines = life.paths.transcript("alice").read_text().splitlines()
         records = [json.loads(line) for line in lines]
         mails = [mail for one in records for mail in one.get("messages", [])]
-        assert [mail["type"] for mail in mails].count("interrupt") == 1, left
-        if through:
-            break
-    assert through
-    assert left > 10
-    print(f"killed before each of {left - 1} operations")  # noqa: T201 -- for pytest -s
+        assert [mail["type"] for mail in mails].count("interrupt") == 1, kill
 
 
 class Round:

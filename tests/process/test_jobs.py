@@ -164,17 +164,6 @@ def test_endless_output_stays_within_its_limit_and_keeps_the_newest_lines(tmp_pa
     assert kept.endswith(b"\nthe last\n")
 
 
-def test_the_files_of_a_job_match_the_report(bench: Bench) -> None:
-    async def scenario() -> None:
-        await bench.run("echo over")
-        await bench.ended("1")
-        facts = json.loads((bench.folder / "jobs" / "1.json").read_bytes())
-        assert (facts["state"], facts["what"]) == ("exit status 0", "echo over")
-        assert (bench.folder / "jobs" / "1.out").read_bytes() == b"over\n"
-
-    do(scenario())
-
-
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b"\xff", b"[]", b"7", b"{}", json.dumps({**FACTS, "state": 1}).encode(),

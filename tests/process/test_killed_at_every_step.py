@@ -18,7 +18,7 @@ from teamd.mail.spool import BatchLimit, Spool
 from teamd.messages import Message
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Checkpoint, NoteAdded, Summarised, mail_in
-from tests.children import survived
+from tests.children import Kill, kill_at_each_step
 from tests.unit.life import Life
 
 
@@ -37,8 +37,8 @@ def rest(paths: TeamPaths) -> list[str]:
     return found
 
 
-def read(paths: TeamPaths, steps: str, deadly: str, left: int, *, wary: bool = False) -> bool:
-    """Run a reader that is killed in the step `deadly`; return whether it survived."""
+def read(paths: TeamPaths, steps: str, deadly: str, kill: Kill, *, wary: bool = False) -> None:
+    """Run a reader that is killed in the step `deadly`."""
 
     def live(arm: Callable[[], None]) -> None:
         box, batch = Mailbox(paths, "bob"), EMPTY
@@ -52,7 +52,7 @@ def read(paths: TeamPaths, steps: str, deadly: str, left: int, *, wary: bool = F
             else:
                 box.leftover()
 
-    return survived(left, live)
+    kill.during(live)
 
 
 @pytest.mark.parametrize(
@@ -70,35 +70,28 @@ def test_each_message_is_delivered_once_when_a_reader_is_killed(
 
     `c` is sent after the kill.
     """
-    for left in range(1, 50):
-        paths = TeamPaths(tmp_path / str(left))
+    for kill in kill_at_each_step(least=2):
+        paths = TeamPaths(tmp_path / str(kill.number))
         paths.create()
         put(paths, "a", "b")
-        through = read(paths, steps, deadly, left)
+        read(paths, steps, deadly, kill)
         put(paths, "c")
         assert rest(paths) in possible
-        if through:
-            break
-    assert through
-    assert left > 2
 
 
 def test_mail_is_in_the_conversation_once_whenever_its_teammate_is_killed(tmp_path: Path) -> None:
     """The inbox marks mail as done only after the conversation has recorded it."""
     seen = set()
-    for left in range(1, 50):
-        folder = tmp_path / str(left)
+    for kill in kill_at_each_step(least=2):
+        folder = tmp_path / str(kill.number)
         life = Life(folder)
         for text in ("a", "b"):
             life.send(text)
-        through = survived(left, partial(_deliver, folder))
+        kill.during(partial(_deliver, folder))
         seen.add(len(life.conversation().new_mail))
         _deliver(folder)
         assert [message.content for message in life.conversation().new_mail] == ["a", "b"]
         assert not life.mailbox.waiting()
-        if through:
-            break
-    assert through
     assert seen == {0, 2}
 
 
@@ -116,25 +109,21 @@ def _deliver(folder: Path, arm: Callable[[], None] = lambda: None) -> None:
 @pytest.mark.slow
 def test_an_invalid_line_is_rejected_once(tmp_path: Path) -> None:
     """Rejected lines are counted, and a person may look for each of them."""
-    for left in range(1, 50):
-        paths = TeamPaths(tmp_path / str(left))
+    for kill in kill_at_each_step(least=10):
+        paths = TeamPaths(tmp_path / str(kill.number))
         paths.create()
         paths.rejected("bob").write_bytes(b"older\n")
         paths.inbox("bob").write_bytes(b"nonsense\nnonsense\n")
         put(paths, "a")
-        through = read(paths, "take", "take", left)
+        read(paths, "take", "take", kill)
         assert rest(paths) == ["a"]
-        assert paths.rejected("bob").read_bytes() == b"older\nnonsense\nnonsense\n", left
-        if through:
-            break
-    assert through
-    assert left > 10
+        assert paths.rejected("bob").read_bytes() == b"older\nnonsense\nnonsense\n", kill
 
 
 @pytest.mark.slow
 def test_a_message_that_crashes_its_readers_is_rejected_once(tmp_path: Path) -> None:
-    for left in range(1, 50):
-        paths = TeamPaths(tmp_path / str(left))
+    for kill in kill_at_each_step(least=5):
+        paths = TeamPaths(tmp_path / str(kill.number))
         paths.create()
         put(paths, "a", "b")
         for _ in range(2):
@@ -143,21 +132,20 @@ def test_a_message_that_crashes_its_readers_is_rejected_once(tmp_path: Path) -> 
         position = taken.position()
         assert position is not None
         taken.move(replace(position, singly=files.size(taken.path), crashes=2, holder=1))
-        through = read(paths, "take", "take", left, wary=True)
+        read(paths, "take", "take", kill, wary=True)
         box = Mailbox(paths, "bob")
         assert [message.content for message in box.take(BatchLimit(wary=True)).messages] == ["b"]
-        assert (box.rejected(), b'"a"' in paths.rejected("bob").read_bytes()) == (1, True), left
-        if through:
-            break
-    assert through
-    assert left > 5
+        assert (box.rejected(), b'"a"' in paths.rejected("bob").read_bytes()) == (1, True), kill
 
 
 def test_a_checkpoint_covers_only_recorded_mail(tmp_path: Path) -> None:
     """Otherwise mail whose writer was killed would count as read without being in any record."""
     seen = set()
-    for left in range(1, 50):
-        path, mail = tmp_path / f"{left}.jsonl", Message(sender="lead", to="bob", content="a")
+    for kill in kill_at_each_step(least=2):
+        path, mail = (
+            tmp_path / f"{kill.number}.jsonl",
+            Message(sender="lead", to="bob", content="a"),
+        )
         long = NoteAdded(text="x" * 200_000)  # so that the next record triggers a checkpoint
         Transcript(path).append(long, Summarised(text="So far."))
 
@@ -166,7 +154,7 @@ def test_a_checkpoint_covers_only_recorded_mail(tmp_path: Path) -> None:
             arm()
             talk.deliver([mail])
 
-        through = survived(left, deliver)
+        kill.during(deliver)
         records = list(Transcript(path).records())
         known = any(mail in mail_in(record) for record in records)
         again = Conversation(Transcript(path))
@@ -176,7 +164,4 @@ def test_a_checkpoint_covers_only_recorded_mail(tmp_path: Path) -> None:
             "So far.",
         )
         seen.add((known, isinstance(records[-1], Checkpoint)))
-        if through:
-            break
-    assert through
     assert seen == {(False, False), (True, False), (True, True)}

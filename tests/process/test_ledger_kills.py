@@ -19,7 +19,6 @@ from teamd.budget.ledger import Ledger
 from teamd.messages import new_id
 from teamd.process_id import Identity
 from tests.children import child
-from tests.waiting import wait_until
 
 LIMIT = 30_000
 KEPT = 100
@@ -102,41 +101,6 @@ def test_processes_killed_at_random_never_exceed_the_limit(tmp_path: Path) -> No
     assert used + KEPT > LIMIT, "another call would have fitted"
     assert used - sum(told) <= kills * KEPT, "no more than one call a kill counts in full"
     assert path.stat().st_size < 25_000
-
-
-HOLDS = """
-import sys
-from decimal import Decimal
-from pathlib import Path
-from teamd.process_id import Identity
-from teamd.budget.account import Reservation
-from teamd.budget.ledger import Ledger
-
-kept = Reservation(
-    id="kept", teammate="alice", process=Identity.own(), model="m",
-    input_tokens=900, output_tokens=100, usd=Decimal("0.5"),
-)
-assert Ledger(Path(sys.argv[1])).reserve(kept) is None
-print("kept", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_a_reservation_is_open_while_its_process_lives_and_counts_in_full_after_its_death(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "ledger.jsonl"
-    ledger = Ledger(path)
-    with child(HOLDS, path) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "kept\n"
-        assert list(ledger.read().held) == ["kept"]
-        assert ledger.read().total().tokens == 0
-        holder.kill()
-        wait_until(lambda: not ledger.read().held, what="it is known as dead, reaped or not")
-        assert ledger.read().total().tokens == 1000
-    assert ledger.standing_refusal("bob") is None  # the next check records the settlement
-    assert b'"settle", "id": "kept"' in path.read_bytes()
 
 
 RACER = """

@@ -12,7 +12,6 @@ from teamd.errors import LockTimeout
 from teamd.files import locks
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import Message
 from tests.children import child, holding, said
 
 HOLDS = """
@@ -123,14 +122,6 @@ def test_started_programs_do_not_inherit_a_lock(path: Path) -> None:
                 os.kill(job, 0)
         finally:
             os.kill(job, signal.SIGKILL)
-
-
-def test_a_lock_of_one_inbox_does_not_delay_mail_to_another(tmp_path: Path) -> None:
-    paths = TeamPaths(tmp_path / ".team")
-    paths.create()
-    with holding(paths.inbox("bob")):
-        Mailbox(paths, "alice").put(Message(sender="bob", to="alice", content="x"))
-        assert Mailbox(paths, "alice").queued() == 1
 
 
 def test_threads_may_take_the_first_locks_of_a_process_at_the_same_time(tmp_path: Path) -> None:

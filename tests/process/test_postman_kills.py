@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +13,7 @@ from teamd.hosts.cursor import CursorFile
 from teamd.hosts.outbox_file import find_end, whole_size
 from teamd.hosts.places import HostPlaces
 from teamd.mail.mailbox import Mailbox
-from tests.children import survived
+from tests.children import kill_at_each_step
 from tests.process.powercut import deeds, far
 
 
@@ -25,47 +24,43 @@ def team(folder: Path) -> TeamPaths:
     return paths
 
 
-def killed(left: int, deed: Callable[[], None]) -> bool:
-    """Do it with a kill before the so-manieth operation; whether it was killed."""
+def after(deed: Callable[..., None], *arguments: Any) -> Callable[[Callable[[], None]], None]:
+    """Return a deed that counts its operations from its first one on."""
 
-    def live(arm: Callable[[], None]) -> None:
+    def act(arm: Callable[[], None]) -> None:
         arm()
-        deed()
+        deed(*arguments)
 
-    return not survived(left, live)
+    return act
 
 
 @pytest.mark.slow
 def test_mail_that_arrives_is_delivered_once(tmp_path: Path) -> None:
-    for left in count(1):
-        paths = team(tmp_path / str(left))
+    for kill in kill_at_each_step(least=10):
+        paths = team(tmp_path / str(kill.number))
         far.receive(paths, "one")
-        died = killed(left, partial(far.receive, paths, "one", "two", "three"))
+        kill.during(after(far.receive, paths, "one", "two", "three"))
         far.receive(paths, "one", "two", "three")
         found = [message.content for message in Mailbox(paths, "bob").take().messages]
-        assert found == ["one", "two", "three"], f"killed before operation {left}"
+        assert found == ["one", "two", "three"], kill
         cursor = CursorFile(HostPlaces(paths).received(far.FAR), durable=False).read()
         assert cursor is not None
         assert cursor.n == 3
-        if not died:
-            assert left > 10
-            return
 
 
 @pytest.mark.slow
 def test_an_outbox_that_is_emptied_keeps_its_numbers(tmp_path: Path) -> None:
-    for left in count(1):
-        paths = team(tmp_path / str(left))
+    for kill in kill_at_each_step(least=10):
+        paths = team(tmp_path / str(kill.number))
         far.send_far(paths, "one", "two" * 300)
-        died = killed(left, partial(far.carry_and_confirm, paths))
+        kill.during(after(far.carry_and_confirm, paths))
         far.send_far(paths, "three")
         with HostPlaces(paths).outbox(far.FAR).open("rb") as file:
             end = find_end(file.fileno(), whole_size(file.fileno()))
         assert end is not None
         assert end.n == 3
-        if not died:
-            assert end.header.first == 3, "it was emptied"
-            return
+    assert end is not None
+    assert end.header.first == 3, "it was emptied"
 
 
 def test_a_line_that_is_half_written_is_cut_off(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -147,18 +146,6 @@ def test_an_entry_can_be_removed_during_its_check_and_the_next_continues(project
     assert list(yard.entries()) == ["2"]
     assert yard.merges() == ["Merge team/bob: work"]
     wait_until(lambda: not yard.leftovers(), what="nothing is left of either")
-
-
-def test_removing_the_only_entry_leaves_nothing_behind(project: Project) -> None:
-    yard = Yard(project, "ann", settings='[merge]\ncheck = "touch begun; sleep 99"\n')
-    yard.commit("ann", a="x\n")
-    project.start()
-    yard.add("ann")
-    begun = project.paths.checks / "queue" / "tree" / "begun"
-    wait_until(begun.exists, what="its check runs")
-    project.do("teamctl", "queue", "remove", "1")
-    wait_until(lambda: not yard.leftovers(), what="nothing is left behind")
-    assert "the queue is empty" in project.do("teamctl", "queue")
 
 
 def test_a_checked_out_branch_waits_for_a_clean_tree_and_moves_with_its_files(
@@ -418,23 +405,6 @@ def test_protected_paths_come_from_the_tip_and_wait_for_the_person_s_merge(
     yard.git("checkout", "--quiet", "team/main")
     project.do("teamctl", "merge", "ann")
     assert yard.git("diff", "--name-only", "main") == "a.txt\ncheck.sh\nnew/x"
-
-
-@pytest.mark.parametrize("victim", ["merger", "supervisor"])
-def test_an_entry_is_checked_again_after_a_kill(project: Project, victim: str) -> None:
-    yard = Yard(project, "ann", settings='[merge]\ncheck = "sleep 1"\n')
-    yard.commit("ann", a="x\n")
-    project.start()
-    yard.add("ann")
-    yard.wait("1", "checking")
-    if victim == "merger":
-        os.kill(project.log("teamd", "merging begins")[-1]["pid"], signal.SIGKILL)
-    else:
-        os.kill(project.supervisor, signal.SIGKILL)
-        project.start()
-    yard.wait("1", "merged")
-    assert yard.merges() == ["Merge team/ann: work"]
-    wait_until(lambda: not yard.leftovers(), what="nothing is left behind")
 
 
 def test_a_sandbox_that_fails_to_start_is_not_blamed_on_the_work(

@@ -19,7 +19,7 @@ from teamd.mail.routing import MailRouter
 from teamd.merges.queue import Entry, MergeState, Queue
 from teamd.messages import TEAMD, Message
 from teamd.team.states import Status
-from tests.children import survived
+from tests.children import kill_at_each_step
 from tests.unit.life import enrol
 
 COMMIT = "0123456789" * 4
@@ -55,17 +55,15 @@ def mail() -> Message:
 def test_a_failed_merge_is_reported_once_and_reopens_its_task_once_despite_kills(
     tmp_path: Path,
 ) -> None:
-    steps, through = 0, False
-    while not through:
-        steps += 1
-        queue = made(tmp_path / str(steps))
+    for kill in kill_at_each_step(least=5):
+        queue = made(tmp_path / str(kill.number))
         entry = queue.add(WORK, keep)
 
         def act(begin: Callable[[], None], queue: Queue = queue, entry: Entry = entry) -> None:
             begin()
             queue.finish(entry.id, MergeState.FAILED, "why", mail=mail(), note="not merged (1)")
 
-        through = survived(steps, act)
+        kill.during(act)
         queue.flush()
         if not queue.read().open:  # otherwise it was killed earlier, and the merge is checked again
             lines = queue.board.post.mailbox("alice").peek()
@@ -74,7 +72,6 @@ def test_a_failed_merge_is_reported_once_and_reopens_its_task_once_despite_kills
             assert (task.status, task.owner) == (TaskStatus.IN_PROGRESS, "alice")
             assert task.notes.count("not merged (1)") == 1
             assert not queue.read().all[0].untold
-    assert steps > 5
 
 
 def test_a_task_that_its_owner_completes_again_is_not_reopened_a_second_time(queue: Queue) -> None:

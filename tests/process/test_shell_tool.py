@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shlex
-import subprocess
 import sys
 import threading
 import time
@@ -170,12 +168,6 @@ def test_a_command_that_names_its_own_editor_gets_it(
     assert not (tmp_path / "opened").exists()
 
 
-def test_a_command_inherits_no_descriptor(box: Toolbox, tmp_path: Path) -> None:
-    with (tmp_path / "inherited").open("w") as file:
-        os.set_inheritable(file.fileno(), True)
-        assert "inherited" not in run(box, "ls -l /proc/self/fd /dev/fd").text
-
-
 def test_sigpipe_ends_a_writer(box: Toolbox) -> None:
     """Python ignores SIGPIPE, and a child would inherit that."""
     assert run(box, "yes | head -1 >/dev/null; echo ${PIPESTATUS[0]}").text == "141"
@@ -292,49 +284,6 @@ def test_a_process_that_escaped_the_group_is_ended_too(
         os.kill(pid, 0)
 
 
-@pytest.mark.slow
-@linux
-def test_an_escaped_process_is_ended_after_a_time_limit_too(
-    box: Toolbox, pids: Pids, subreaper: None
-) -> None:
-    assert run(box, f"{ESCAPED} & {SETTLED} sleep 1000", timeout=1).is_error
-    assert len(pids.seen()) == 1
-    assert not pids.alive()
-
-
-@linux
-def test_an_escaped_process_is_ended_by_cancelling_too(
-    box: Toolbox, pids: Pids, subreaper: None
-) -> None:
-    assert cancel(box, f"{ESCAPED} & sleep 1000", pids, 1) < 1.5
-    assert not pids.alive()
-
-
-@pytest.mark.slow
-@linux
-def test_a_chain_of_forks_is_ended_completely(box: Toolbox, pids: Pids, subreaper: None) -> None:
-    """Only its first link is a child of this process; one link per round would take too long."""
-    chain = (
-        "trap '' TERM; "
-        "f() { echo $BASHPID >> $PIDS; [ $1 -ge 300 ] || f $(($1 + 1)) & exec sleep 1000; }; f 1"
-    )
-    whole = 'until [ -s $PIDS ] && [ "$(wc -l < $PIDS)" -ge 300 ]; do sleep 0.1; done'
-    result = run(box, f"setsid bash -c {shlex.quote(chain)} & {whole}")
-    assert result == Result(text="[1 background process was ended with the command]")
-    assert len(pids.seen()) == 300
-    assert not pids.alive()
-
-
-@linux
-def test_an_escaped_process_is_ended_even_if_this_process_adopts_no_orphans(
-    box: Toolbox, pids: Pids
-) -> None:
-    told = "[1 background process was ended with the command]"
-    assert run(box, f"{ESCAPED} & {SETTLED} echo done").text == f"done\n{told}"
-    assert len(pids.seen()) == 1
-    assert not pids.alive()
-
-
 @linux
 def test_an_escaped_process_that_holds_the_pipe_does_not_block_the_tool(
     box: Toolbox, pids: Pids
@@ -369,14 +318,6 @@ def test_other_programs_and_their_orphans_are_spared(
 
     asyncio.run(both())
     wait_until(lambda: not pids.alive(), what="the job's end")
-
-
-@linux
-def test_an_earlier_child_is_spared(box: Toolbox, subreaper: None) -> None:
-    with subprocess.Popen(["sleep", "1000"]) as other:
-        run(box, "sleep 1000 & true")
-        assert other.poll() is None
-        other.kill()
 
 
 # costs for this process

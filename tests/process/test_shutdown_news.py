@@ -60,14 +60,6 @@ def test_the_asker_is_informed_when_a_teammate_is_killed_without_an_answer(
     assert project.member("nina")["status"] == "shutdown"
 
 
-def test_the_asker_is_informed_when_the_teammate_has_no_process(project: Project) -> None:
-    project.start()
-    project.do("teamctl", "spawn", "olga", "clerk", "Go.", "--wait")
-    project.do("teamctl", "shutdown", "olga")
-    ask(project, "olga")
-    wait_until(lambda: told(project, "olga is shut down"), what="the lead is told")
-
-
 @pytest.mark.parametrize(
     ("name", "seconds", "why"),
     [("nobody", 30.0, "no teammate named 'nobody'"), ("quinn", -1.0, "teamd saw it too late")],

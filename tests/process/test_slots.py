@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from tests.e2e.harness import Project
-from tests.strict.faults import Stall, Status
+from tests.strict.faults import Stall
 from tests.waiting import wait_until
 
 NAMES = ("ann", "bob", "cid", "dora")
@@ -40,41 +40,6 @@ def test_the_slot_of_a_killed_teammate_is_free_at_once(project: Project) -> None
     project.wait_for("bob", "idle", turns=1)
     project.wait_for("ann", "idle", turns=1)
     assert order(project) == ["ann", "bob", "ann"]
-
-
-def test_slots_are_given_in_the_order_of_requests(project: Project) -> None:
-    """When teammates retried in turn, slots went by luck.
-
-    Some waited ten times as long as others.
-    """
-    stall = Stall()
-    project.server.faults.push(stall)
-    project.write("team.toml", declared(slots=1))
-    project.start()
-    for name in NAMES:
-        project.do("teamctl", "spawn", name, "clerk", "Go.")
-        project.wait_for(name, "working")
-    assert stall.reached.wait(30)
-    stall.released.set()
-    for name in NAMES:
-        project.wait_for(name, "idle", turns=1)
-    assert order(project) == list(NAMES)
-
-
-@pytest.mark.slow
-def test_a_refusal_of_one_call_slows_all(project: Project) -> None:
-    """The others would be refused too. After that all continue, with one slot less at first."""
-    project.server.faults.push(Status(429, retry_after=1))
-    project.write("team.toml", declared(*NAMES, slots=1))
-    project.start()
-    for name in NAMES:
-        project.wait_for(name, "idle", turns=1)
-    times = [one.received for one in project.server.requests]
-    assert len(times) == len(NAMES) + 1, "one call more than needed"
-    assert times[1] - times[0] >= 1
-    assert order(project)[0] == order(project)[1], "whoever was refused goes first"
-    (slowed,) = project.log("teamd", "model calls slowed")
-    assert slowed["at_once"] == 1
 
 
 @pytest.mark.slow

@@ -151,13 +151,3 @@ def test_a_supervisor_that_does_not_react_is_killed_with_all_its_children(projec
     assert stopped.complaint == "teamd: teamd did not end within 2 s and was killed"
     assert project.survivors() == {}
     _goes_on(project)
-
-
-@pytest.mark.slow
-def test_a_killed_supervisor_takes_its_teammates_along(project: Project) -> None:
-    """They end without a stop command, and the next start resumes them."""
-    _in_a_command(project)
-    os.kill(project.supervisor, signal.SIGKILL)
-    wait_until(lambda: not project.survivors(), what="all have ended")
-    assert project.run("teamd", "status").status == 3
-    _goes_on(project)

@@ -82,15 +82,3 @@ def test_a_waiting_teammate_is_not_stuck(project: Project) -> None:
     project.wait_for("idler", "idle", turns=2)
     assert project.log("teamd", "stuck") == []
     assert project.mail("lead") == ""
-
-
-@pytest.mark.slow
-def test_an_idle_teammate_that_mail_does_not_wake_is_reported(project: Project) -> None:
-    project.write("team.toml", REPORT)
-    project.start()
-    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
-    pid = project.wait_for("ann", "idle")["pid"]
-    os.kill(pid, signal.SIGSTOP)
-    project.do("teamctl", "send", "ann", "Are you there?")
-    wait_until(lambda: stuck(project), what="it is noticed")
-    os.kill(pid, signal.SIGCONT)

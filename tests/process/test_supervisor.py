@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import signal
@@ -21,18 +20,9 @@ import pytest
 from teamd.process_id import Identity
 from tests.e2e.harness import SIGHTED, Project
 from tests.shells import links
-from tests.strict.faults import Stall
 from tests.waiting import wait_until
 
 STARTS = 2
-
-
-@pytest.fixture
-def stranger() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is not part of the project."""
-    with subprocess.Popen(["sleep", "1000"]) as sleeping:
-        yield sleeping
-        sleeping.kill()
 
 
 @pytest.fixture
@@ -68,28 +58,6 @@ def test_exactly_one_of_several_simultaneous_starts_runs(project: Project) -> No
     # The spare process for the next teammate is a child too.
     ready = {one.pid for one in psutil.Process(project.supervisor).children()}
     assert served - ready == {project.supervisor}
-
-
-@pytest.mark.slow
-def test_a_foreign_process_with_a_stale_pid_is_never_signalled(
-    project: Project, stranger: subprocess.Popen[bytes]
-) -> None:
-    """Pids are reused, and files outlive the processes that they name."""
-    project.ask_no_service()
-    project.enlist("ann")
-    stale = {"pid": stranger.pid, "started": 1.0}
-    project.paths.supervisor.write_text(json.dumps(stale))
-    roster = json.loads(project.paths.config.read_bytes())
-    roster["members"][0] |= stale
-    project.paths.config.write_text(json.dumps(roster))
-
-    assert project.run("teamd", "status").status == 3
-    assert project.run("teamd", "stop").status == 3
-    project.start()
-    assert project.wait_for_process("ann") != stranger.pid
-    project.wait_for("ann", "idle")
-    project.do("teamctl", "shutdown", "ann", "--timeout", "5")
-    assert stranger.poll() is None
 
 
 @pytest.mark.slow
@@ -181,24 +149,6 @@ def test_shutdown_ends_a_teammate_and_reports_whether_force_was_needed(team: Pro
         assert Identity.of(pid) is None
         assert team.member(name)["status"] == "shutdown"
     assert team.do("teamctl", "shutdown", "--all") == "nobody is running\n"
-
-
-@pytest.mark.slow
-def test_shutdown_reaches_a_teammate_during_a_model_call(team: Project) -> None:
-    """Users of the nearest product complain about shutdowns that never end."""
-    stall = Stall(after=3)
-    team.server.faults.when(lambda asked: asked.name == "hugo", stall)
-    team.do("teamctl", "spawn", "hugo", "clerk", "Go.")
-    assert stall.reached.wait(20)
-    ended = team.run("teamctl", "shutdown", "hugo", "--timeout", "1")
-    assert (ended.status, ended.complaint) == (4, "hugo did not answer within 1 s and was ended")
-
-
-def test_only_its_owner_can_read_a_team(running: Project) -> None:
-    root: Path = running.paths.root
-    for path in (root, *root.rglob("*")):
-        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
-    assert (root / ".gitignore").read_text() == "*\n"
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are seen on Linux only")

@@ -19,9 +19,7 @@ from pathlib import Path
 import pytest
 
 from teamd.files.paths import TeamPaths
-from teamd.messages import Message
 from teamd.process_id import Identity
-from tests.unit.screen import approvals, ask
 from tests.waiting import wait_until
 
 MATES = 100
@@ -130,34 +128,6 @@ def test_top_uses_at_most_one_percent_of_a_core_for_100_resting_teammates(paths:
     assert share <= 0.01
 
 
-def test_a_flood_of_messages_does_not_fill_the_memory(paths: TeamPaths) -> None:
-    """Show a conversation that gets 100 messages a second."""
-    member = {"name": "alice", "role": "coder", "status": "working"}
-    paths.config.write_text(json.dumps({"team_name": "default", "members": [member]}))
-    with opened(paths) as screen:
-        used = screen.cpu_seconds
-        screen.press(b"\r")
-        wait_until(lambda: b"[Transcript]" in screen.read(), what="the tab")
-        began, sent = time.monotonic(), 0
-        with paths.transcript("alice").open("a") as file:
-
-            def send() -> bool:
-                nonlocal sent
-                screen.read()
-                while sent < 100 * (time.monotonic() - began):
-                    sent += 1
-                    mail = Message(sender="bob", to="alice", content=f"{sent} " + "x" * 200)
-                    record = {"record": "mail", "messages": [mail.to_json()], "time": time.time()}
-                    file.write(json.dumps(record) + "\n")
-                file.flush()
-                return time.monotonic() - began > SECONDS
-
-            wait_until(send, timeout_seconds=2 * SECONDS)
-        memory, share = screen.memory_mib, (screen.cpu_seconds - used) / SECONDS
-    print(f"{memory:.1f} MiB after {sent} messages, {share:.1%} of a core")  # noqa: T201 -- the same
-    assert memory <= 60
-
-
 def test_the_first_row_appears_within_0_4_seconds(paths: TeamPaths) -> None:
     """Use the best of ten runs, to ignore other programs on the machine."""
     member = {"name": "alice", "role": "coder", "status": "idle"}
@@ -173,24 +143,3 @@ def test_the_first_row_appears_within_0_4_seconds(paths: TeamPaths) -> None:
             screen.close()
     print(f"{min(took) * 1000:.0f} ms, median {statistics.median(took) * 1000:.0f} ms")  # noqa: T201 -- the same
     assert min(took) < 0.4
-
-
-def test_a_request_appears_and_disappears_within_a_second(paths: TeamPaths) -> None:
-    """Asked and answered by other processes; the best of five runs counts."""
-    member = {"name": "alice", "role": "coder", "status": "working"}
-    paths.config.write_text(json.dumps({"team_name": "default", "members": [member]}))
-    came, gone = [], []
-    with opened(paths) as screen:
-        for number in range(5):
-            began = time.monotonic()
-            asked = ask(paths, "alice", f"make number-{number}")
-            command = f"number-{number}".encode()
-            wait_until(lambda command=command: command in screen.read(), what="it is shown")  # type: ignore[misc]
-            came.append(time.monotonic() - began)
-            screen.shown = b""
-            began = time.monotonic()
-            approvals(paths).answer(asked.id, by="user", approve=False)
-            wait_until(lambda: b"no request" in screen.read(), what="it is gone")
-            gone.append(time.monotonic() - began)
-    print(f"comes {min(came) * 1000:.0f} ms, goes {min(gone) * 1000:.0f} ms")  # noqa: T201 -- the same
-    assert max(min(came), min(gone)) < 1

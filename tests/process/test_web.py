@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from teamd.team.roster import Roster, Team
-from teamd.team.states import Status
 from tests.e2e.browser import Server, events, served
 from tests.e2e.harness import Project, opened
 
@@ -105,15 +100,6 @@ def test_requests_from_other_pages_are_refused(untouched: Server) -> None:
     for broken in ("", "x", "[]", "[" * 100_000):
         assert untouched.ask("/api/do/send", body=broken)[0] == 400
     assert untouched.ask("/api/do/send", body="x" * (3 << 20))[0] == 413
-
-
-def test_no_answer_sets_a_cookie(untouched: Server) -> None:
-    for path in ("/", "/main.js", "/nothing", "/api/session", "/api/mail", "/api/do/send"):
-        for headers in ({}, untouched.headers):
-            for body in (None, "{}"):
-                _, found, _ = untouched.ask(path, headers=headers, body=body)
-                assert "set-cookie" not in found
-                assert "frame-ancestors 'none'" in found["content-security-policy"]
 
 
 def test_tokens_are_invalid_after_the_process_ends(project: Project) -> None:
@@ -212,40 +198,3 @@ def test_a_line_appended_by_another_program_is_seen_at_once(
         subprocess.run(["flock", inbox, "-c", f"echo '{line}' >> {inbox}"], check=True)
         assert next(one for one in found if one["event"] == "mail")["data"]["waiting"] == 1
     assert server.get("mail?words=appended")["messages"][0]["from"] == "cron"
-
-
-def test_all_files_of_the_page_together_are_small() -> None:
-    folder = Path(__file__).parents[2] / "teamctl" / "web" / "static"
-    assert sum(file.stat().st_size for file in folder.iterdir()) <= 80_000
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)  # it waits for each change
-def test_the_page_never_contradicts_team_json(server: Server, project: Project) -> None:
-    """The roster changes 200 times, as by spawns, kills, pauses and shutdowns."""
-    roster, dice = Roster(project.paths), random.Random(13)  # the same changes in each run
-    with server.opened("/api/events") as stream:
-        found = events(stream)
-        next(found)
-        for _ in range(40):
-            for _ in range(5):
-                name, status = dice.choice("abcde"), dice.choice(list(Status))
-                gone = dice.random() < 0.2
-                team = roster.update(lambda team: without_or_with(team, name, status, gone=gone))  # noqa: B023 -- at once
-            wanted = [(one.name, str(one.status)) for one in team.members]
-            for event in found:
-                if event["event"] == "team":
-                    members = event["data"]["members"]
-                    if [(one["name"], one["status"]) for one in members] == wanted:
-                        break
-        shown = json.loads(project.do("teamctl", "team", "--json"))
-        assert {key: event["data"][key] for key in shown} == shown
-
-
-def without_or_with(team: Team, name: str, status: Status, *, gone: bool) -> Team:
-    """Return a team without a member, or with the member in a status."""
-    if gone:
-        return team.without(name)
-    if team.find(name) is None:
-        return team.with_new(name, role="coder", status=status)
-    return team.with_member(replace(team.get(name), status=status))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,24 @@ def test_mail_is_detected_by_the_size_of_the_inbox(paths: TeamPaths) -> None:
     assert not paths.has_mail("bob")
     paths.inbox("bob").write_bytes(b"x")
     assert paths.has_mail("bob")
+
+
+def test_a_file_that_vanishes_during_the_check_counts_as_no_mail(paths: TeamPaths) -> None:
+    """A teammate removes its taken mail while the supervisor checks which teammates to wake."""
+    over = threading.Event()
+
+    def come_and_go() -> None:
+        while not over.is_set():
+            paths.inbox("ann").touch()
+            paths.inbox("ann").unlink()
+
+    coming = threading.Thread(target=come_and_go)
+    coming.start()
+    try:
+        assert not any(paths.has_mail("ann") for _ in range(20_000))
+    finally:
+        over.set()
+        coming.join()
 
 
 @pytest.mark.parametrize("home", ["", ".", "relative/home"])
