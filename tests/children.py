@@ -80,7 +80,6 @@ def adopt_orphans(*, adopts: bool = True) -> None:
 
 @contextmanager
 def adopting_orphans() -> Iterator[None]:
-    """Adopt orphans for the length of a block."""
     adopt_orphans()
     try:
         yield

@@ -58,7 +58,6 @@ class Example:
         return NOT_RUN not in self.marks
 
     def mark(self, key: str) -> str | None:
-        """Return the value of a mark `key=value`."""
         return next((m.partition("=")[2] for m in self.marks if m.startswith(f"{key}=")), None)
 
     def steps(self) -> Iterator[Step]:
@@ -71,12 +70,10 @@ class Example:
 
 
 def pages() -> list[Path]:
-    """Return README and all topics."""
     return [README, *(TOPICS / f"{name}.md" for name in topics())]
 
 
 def read(page: Path) -> str:
-    """Return the text of a page."""
     return page.read_text(encoding="utf-8")
 
 
@@ -101,7 +98,6 @@ def prose(page: Path) -> str:
 
 
 def indented(page: Path) -> list[str]:
-    """Return the indented lines of code of a page."""
     return _INDENTED.findall(prose(page))
 
 
@@ -111,7 +107,6 @@ def inline_code(text: str) -> list[str]:
 
 
 def links(page: Path) -> list[str]:
-    """Return the targets of the links of a page."""
     return _LINK.findall(prose(page))
 
 

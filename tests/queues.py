@@ -46,12 +46,10 @@ class Yard:
 
     @property
     def settings(self) -> Settings:
-        """The current settings."""
         file = self.folder / "team.toml"
         return parse(file.read_bytes(), path=file)
 
     def copy(self, name: str) -> Path:
-        """The working copy of a teammate."""
         return self.project.paths.copy(name)
 
     def commit(self, name: str, message: str = "work", **files: str) -> str:
@@ -99,7 +97,6 @@ class Yard:
         return {entry["id"]: entry for entry in found}
 
     def wait(self, entry_id: str, state: str, *, seconds: float = 30.0) -> dict[str, Any]:
-        """Wait until an entry is in a state."""
         wait_until(
             lambda: self.stored().get(entry_id, {}).get("state") == state,
             timeout_seconds=seconds,
@@ -174,7 +171,6 @@ class Worker:
 
     @property
     def done(self) -> bool:
-        """Whether all of its changes have landed."""
         return not self.changes and not self.entry
 
     def go_on(self) -> None:

@@ -101,7 +101,6 @@ class Server:
         atexit.register(self.close)
 
     def _join(self) -> socket.socket | None:
-        """Return a socket to a running server, or None."""
         control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             control.connect(str(self._folder / SOCKET))

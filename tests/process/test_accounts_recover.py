@@ -188,41 +188,19 @@ FAILURES: Final = {
     "usage limit with a date": Failure(
         lambda end: refusals.usage_limit(day(end)), None, told=True, words=("account", "limit")
     ),
-    "usage limit of the workspace": Failure(
-        lambda end: refusals.usage_limit(day(end), workspace=True), None, told=True
-    ),
-    "spend cap of the tier": Failure(
-        lambda end: refusals.spend_cap(day(end)), None, told=True, words=("account", "limit")
-    ),
     "rate limit of an hour": Failure(lambda end: Busy(429, end, seconds_left), HOUR, told=True),
-    "overload of five minutes": Failure(
-        lambda end: Busy(529, end, seconds_left), 5 * MINUTE, told=True
-    ),
     "maintenance until a date": Failure(lambda end: Busy(503, end, http_date), 2 * HOUR, told=True),
     "limit of a subscription": Failure(
         lambda end: refusals.subscription_limit(end + 1), 5 * HOUR, told=True
     ),
-    "free requests of the day": Failure(
-        refusals.daily_requests, None, told=True, words=("account",)
-    ),
+    "spend cap of the tier": Failure(lambda end: refusals.spend_cap(day(end)), None, told=True),
+    "free requests of the day": Failure(refusals.daily_requests, None, told=True),
     "empty balance": Failure(lambda _: refusals.CREDIT, 7 * HOUR, words=("credit",)),
-    "payment failed": Failure(lambda _: refusals.BILLING, 20 * MINUTE, words=("credit",)),
-    "too little for max_tokens": Failure(
-        lambda _: refusals.FEWER_TOKENS, 45 * MINUTE, words=("[model] max_tokens",)
-    ),
-    "quota of a gateway": Failure(lambda _: refusals.QUOTA, HOUR, words=("credit", "limit")),
     "budget of a gateway": Failure(lambda _: refusals.BUDGET, HOUR, words=("credit", "limit")),
-    "empty balance elsewhere": Failure(lambda _: refusals.BALANCE, HOUR, words=("credit",)),
     "disabled key": Failure(
         lambda _: refusals.REVOKED_KEY, 2 * HOUR, words=("ANTHROPIC_API_KEY", "key_command")
     ),
-    "missing permission": Failure(lambda _: refusals.NO_PERMISSION, HOUR, words=("key",)),
     "proxy that denies": Failure(lambda _: Page(403), HOUR, words=("proxy", "HTTPS_PROXY")),
-    "hotel that redirects": Failure(
-        lambda _: Page(302, {"location": "http://hotel.example/login"}),
-        40 * MINUTE,
-        words=("redirects to http://hotel.example/", "[model] base_url"),
-    ),
     "server that resets": Failure(lambda _: Status(500), 30 * MINUTE),
     "claim of a past date": Failure(
         lambda _: refusals.usage_limit("2020-01-01"), HOUR, words=("limit",)

@@ -34,6 +34,7 @@ OURS = (
     "-c", "user.name=ann", "-c", "user.email=ann@example.org", "-c", "core.hooksPath=/dev/null",
     "-c", "core.fsmonitor=false",
 )  # fmt: skip
+FORGE = "forge an object"
 FORKS = "for n in 1 2 3 4 5; do sleep 9 & done; wait; exit 1"
 
 
@@ -123,13 +124,11 @@ class Repositories:
         git(folder, "clone", "-q", "--shared", str(self.origin), str(self.work))
 
     def commit(self) -> str:
-        """Commit all changes of the teammate."""
         git(self.work, "add", "-A")
         git(self.work, "commit", "-qm", "work", "--allow-empty")
         return git(self.work, "rev-parse", "HEAD")
 
     def clone(self, commit: str, *protect: str) -> CleanClone:
-        """Return the place for the check of a commit."""
         make = partial(make_shell, self.folder / "aside")
         return CleanClone(
             folder=self.folder / "place",
@@ -163,100 +162,49 @@ def test_true_work_passes_and_its_place_is_removed(both: Repositories) -> None:
     assert not (both.folder / "place").exists()
 
 
-def nothing(both: Repositories) -> None:
-    """Claim the task without any work."""
+PYTHON_PREFERS = "printf 'def double(n):\\n    return 4\\n'"  # a module beside the script
+HOOK = "#!/bin/sh\\nfind / -name check.py -path '*tests*' -exec cp /dev/null {} ';'\\n"
+# Changes of the teammate in its clone, besides true work or none.
+LIES = {
+    "nothing": ":",
+    "delete the test": "git rm -rq tests",
+    "weaken the test": ": > tests/check.py",
+    "link the tests": "git mv tests others; : > others/check.py; ln -s others tests",
+    "put a file in place of the tests": "git rm -rq tests; : > tests",
+    "add a module beside the test": f"{PYTHON_PREFERS} > tests/app.py",
+    "leave the change untracked": (
+        "printf 'hidden\\ntests\\n' > .gitignore; : > tests/check.py; "
+        "git update-index --assume-unchanged tests/check.py"
+    ),
+    "change files by attributes": (
+        "echo 'tests/** filter=evil ident working-tree-encoding=UTF-7' > .gitattributes; "
+        "git config filter.evil.smudge true; git config filter.evil.clean cat; "
+        "echo 'tests/** filter=evil' > .git/info/attributes"
+    ),
+    "plant hooks": (
+        "for name in post-checkout post-index-change reference-transaction; do "
+        f'printf "{HOOK}" > .git/hooks/$name; chmod +x .git/hooks/$name; done; '
+        "git config core.fsmonitor 'echo > tests/check.py'; "
+        "git config uploadpack.packObjectsHook true"
+    ),
+    FORGE: (  # an empty test under the object name of the true one
+        "path() { echo .git/objects/$(echo $1 | cut -c-2)/$(echo $1 | cut -c3-); }; "
+        "forged=$(path $(git rev-parse HEAD:tests/check.py)); : > empty; "
+        "mkdir -p $(dirname $forged); cp $(path $(git hash-object -w empty)) $forged"
+    ),
+}
 
 
-def delete_the_test(both: Repositories) -> None:
-    git(both.work, "rm", "-rq", "tests")
-
-
-def weaken_the_test(both: Repositories) -> None:
-    (both.work / "tests/check.py").write_text("")
-
-
-def link_the_tests(both: Repositories) -> None:
-    git(both.work, "mv", "tests", "others")
-    (both.work / "others/check.py").write_text("")
-    (both.work / "tests").symlink_to("others")
-
-
-def put_a_file_in_place_of_the_tests(both: Repositories) -> None:
-    git(both.work, "rm", "-rq", "tests")
-    (both.work / "tests").write_text("")
-
-
-def add_beside_the_test(both: Repositories) -> None:
-    """Add a module that Python prefers because it is beside the script."""
-    (both.work / "tests/app.py").write_text("def double(n):\n    return 4\n")
-
-
-def leave_untracked(both: Repositories) -> None:
-    """Change the test in the teammate's folder, but in no commit."""
-    (both.work / ".gitignore").write_text("hidden\ntests\n")
-    (both.work / "tests/check.py").write_text("")
-    git(both.work, "update-index", "--assume-unchanged", "tests/check.py")
-
-
-def colour_by_attributes(both: Repositories) -> None:
-    (both.work / ".gitattributes").write_text(
-        "tests/** filter=evil ident working-tree-encoding=UTF-7\n"
-    )
-    git(both.work, "config", "filter.evil.smudge", "true")
-    git(both.work, "config", "filter.evil.clean", "cat")
-    (both.work / ".git/info/attributes").write_text("tests/** filter=evil\n")
-
-
-def plant_hooks(both: Repositories) -> None:
-    for name in ("post-checkout", "post-index-change", "reference-transaction"):
-        hook = both.work / ".git/hooks" / name
-        hook.write_text(
-            "#!/bin/sh\nfind / -name check.py -path '*tests*' -exec cp /dev/null {} ';'\n"
-        )
-        hook.chmod(0o755)
-    git(both.work, "config", "core.fsmonitor", "echo > tests/check.py")
-    git(both.work, "config", "uploadpack.packObjectsHook", "true")
-
-
-def forge_an_object(both: Repositories) -> None:
-    """Store an empty test under the object name of the true one."""
-    name = git(both.work, "rev-parse", "HEAD:tests/check.py")
-    (both.work / "empty").write_text("")
-    empty_name = git(both.work, "hash-object", "-w", "empty")
-    objects = both.work / ".git/objects"
-    forged = objects / name[:2] / name[2:]
-    forged.parent.mkdir(exist_ok=True)
-    forged.write_bytes((objects / empty_name[:2] / empty_name[2:]).read_bytes())
-
-
-LIES = (
-    nothing, delete_the_test, weaken_the_test, link_the_tests, put_a_file_in_place_of_the_tests,
-    add_beside_the_test, leave_untracked, colour_by_attributes, plant_hooks, forge_an_object,
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
-def test_a_false_claim_does_not_pass_by_any_change_of_protected_files(
-    both: Repositories, lie: object
+@pytest.mark.parametrize("lie", LIES)
+def test_changes_of_protected_files_count_neither_for_nor_against_the_work(
+    both: Repositories, lie: str
 ) -> None:
-    assert callable(lie)
-    lie(both)
+    subprocess.run(["sh", "-ec", LIES[lie]], cwd=both.work, check=True)
     try:
-        passed = both.passes()
+        assert not both.passes()
     except NoPlace:
-        passed = False  # git could not clone the work
-    assert not passed
-
-
-@pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__)
-def test_true_work_passes_despite_changes_of_protected_files(
-    both: Repositories, lie: object
-) -> None:
-    """Changes of protected files are ignored, so they cause no refusal."""
-    assert callable(lie)
-    if lie is forge_an_object:
-        pytest.skip("its own repository is broken then")
-    lie(both)
+        assert lie == FORGE, "git cannot clone the broken repository"
+        return
     mend(both)
     assert both.passes()
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +27,32 @@ SETTINGS = '[tasks]\nprotect = ["tests/**"]\n'
 
 
 class Scene:
-    """A project in git, where alice must make a.txt equal to tests/expected.txt in her copy."""
+    """A project in git, in whose copies a.txt must become equal to tests/expected.txt.
 
-    def __init__(self, project: Project, settings: str = SETTINGS) -> None:
+    Attributes:
+        name: the teammate that works.
+        copy: its copy.
+    """
+
+    def __init__(
+        self, project: Project, settings: str = SETTINGS, names: tuple[str, ...] = ("alice",)
+    ) -> None:
         self.project = project
-        copy_project(project.folder, "alice", make=_make_expected)
+        copy_project(project.folder, *names, make=_make_expected)
         project.ask_no_service(settings)
-        project.enlist("alice", worktree=True)
-        self.copy = record.get(project.paths, "alice")
+        project.enlist(*names, worktree=True)
+        self.turn_to(names[0])
+
+    def turn_to(self, name: str) -> None:
+        self.name, self.copy = name, record.get(self.project.paths, name)
 
     @property
     def folder(self) -> Path:
-        """The folder of alice's copy."""
         return self.copy.folder
 
     def judge(self, check: str = CHECK) -> dict[str, Any]:
-        """Check a claim of alice, with a teamd that is started if necessary; return the attempt."""
-        task = claim(self.project, check, "--owner", "alice")
+        """Check a claim, with a teamd that is started if necessary; return the attempt."""
+        task = claim(self.project, check, "--owner", self.name)
         if not self.project.paths.supervisor.exists():
             self.project.start()
         judged = wait_judged(self.project, task)
@@ -112,7 +122,7 @@ def in_a_conflict(scene: Scene) -> None:
     git(scene.folder, "commit", "-qam", "x", "--allow-empty")
     (scene.folder / "a.txt").write_text("other\n")
     git(scene.folder, "commit", "-qam", "other")
-    git(scene.folder, "switch", "-q", "team/alice")
+    git(scene.folder, "switch", "-q", f"team/{scene.name}")
     mend(scene)
     git(scene.folder, "commit", "-qam", "mine")
     git(scene.folder, "merge", "-q", "other", check=False)
@@ -124,22 +134,22 @@ def without_a_repository(scene: Scene) -> None:
 
 def with_another_repository(scene: Scene) -> None:
     """Link the repository to one of the person, which git must not read for the teammate."""
-    other = make_repository(scene.project.root / "private", a="yes\n")
-    git(other, "switch", "-qc", "team/alice")
+    other = make_repository(scene.project.root / f"private-{scene.name}", a="yes\n")
+    git(other, "switch", "-qc", f"team/{scene.name}")
     shutil.rmtree(scene.folder / ".git")
     (scene.folder / ".git").symlink_to(other / ".git")
 
 
 def with_objects_of_another(scene: Scene) -> None:
-    other = make_repository(scene.project.root / "private", a="yes\n")
+    other = make_repository(scene.project.root / f"private-{scene.name}", a="yes\n")
     commit = git(other, "rev-parse", "HEAD")
     shutil.rmtree(scene.folder / ".git/objects")
     (scene.folder / ".git/objects").symlink_to(other / ".git/objects")
-    (scene.folder / ".git/refs/heads/team/alice").write_text(f"{commit}\n")
+    (scene.folder / ".git/refs/heads/team" / scene.name).write_text(f"{commit}\n")
 
 
 def with_a_broken_branch(scene: Scene) -> None:
-    (scene.folder / ".git/refs/heads/team/alice").write_text("0" * 40 + "\n")
+    (scene.folder / ".git/refs/heads/team" / scene.name).write_text("0" * 40 + "\n")
 
 
 def without_its_objects(scene: Scene) -> None:
@@ -153,40 +163,43 @@ def without_a_copy(scene: Scene) -> None:
 
 
 def with_a_damaged_record(scene: Scene) -> None:
-    (scene.folder.parent / "alice.json").write_text("{")
+    (scene.folder.parent / f"{scene.name}.json").write_text("{")
 
 
 NO_WORK = "its work could not be committed: "
 BROKEN: tuple[tuple[Callable[[Scene], None], str], ...] = (
-    (off_its_branch, f"{NO_WORK}its copy is on other, and its work is what is on team/alice"),
+    (off_its_branch, f"{NO_WORK}its copy is on other, and its work is what is on team/{{name}}"),
     (in_a_conflict, f"{NO_WORK}it has conflicts that are not resolved"),
     (without_a_repository, NO_WORK),
     (with_another_repository, NO_WORK),
     (with_objects_of_another, NO_WORK),
     (with_a_broken_branch, NO_WORK),
     (without_its_objects, "its "),
-    (without_a_copy, "alice has no working copy; `teamctl spawn alice ROLE PROMPT --worktree"),
+    (without_a_copy, "{name} has no working copy; `teamctl spawn {name} ROLE PROMPT --worktree"),
     (with_a_damaged_record, ""),
 )
 
 
-@pytest.mark.parametrize(("breaks", "why"), BROKEN, ids=lambda one: getattr(one, "__name__", ""))
-def test_a_copy_that_cannot_be_checked_fails_with_a_sentence(
-    scene: Scene, breaks: Callable[[Scene], None], why: str
-) -> None:
+def test_a_copy_that_cannot_be_checked_fails_with_a_sentence(project: Project) -> None:
     """The teammate is informed, and the task does not hang."""
-    mend(scene)
-    breaks(scene)
-    attempt = scene.judge()
-    assert attempt["why"].startswith(why), attempt
-    assert attempt["why"]
-    told = "The check of task 1 (Work) failed"
-    wait_until(lambda: told in everything(scene.project), what="alice has mail")
+    names = tuple(f"t{number}" for number in range(len(BROKEN)))
+    scene = Scene(project, names=names)
+    for number, (breaks, why) in enumerate(BROKEN):
+        scene.turn_to(names[number])
+        mend(scene)
+        breaks(scene)
+        attempt = scene.judge()
+        assert attempt["why"].startswith(why.format(name=scene.name)), attempt
+        assert attempt["why"]
+    for number, name in enumerate(names, start=1):
+        told = f"The check of task {number} (Work) failed"
+        mail = partial(everything, project, name)
+        wait_until(lambda told=told, mail=mail: told in mail(), what=f"{name} has mail")  # type: ignore[misc]
 
 
-def everything(project: Project) -> str:
-    """Return alice's mail, read or not."""
-    return project.mail("alice") + json.dumps(project.records("alice"))
+def everything(project: Project, name: str) -> str:
+    """Return a teammate's mail, read or not."""
+    return project.mail(name) + json.dumps(project.records(name))
 
 
 PLANTS = ("core.fsmonitor", "filter.x.clean", "filter.x.smudge", "diff.external", "diff.x.command")

@@ -29,7 +29,6 @@ def paths(tmp_path: Path) -> TeamPaths:
 
 @pytest.fixture
 def copy(paths: TeamPaths) -> Copy:
-    """Alice's working copy."""
     return record.get(paths, "alice")
 
 

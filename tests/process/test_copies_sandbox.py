@@ -37,11 +37,9 @@ class Scene:
 
     @property
     def source(self) -> Path:
-        """The person's folder."""
         return self.paths.home
 
     def shell(self, name: str, **tools: object) -> Shell:
-        """Return the shell of a teammate."""
         copies = {"alice": self.alice, "carl": self.carl}
         copy = copies.get(name)
         settings = Settings(
@@ -52,7 +50,6 @@ class Scene:
         return build_shell(self.paths, name, settings, "coder", probe(), origin=origin)
 
     def box(self, name: str, shell: Shell) -> Toolbox:
-        """Return the tools of a teammate."""
         jobs = Jobs(self.paths.jobs(name), ring=lambda: None)
         bash = Bash(shell=shell, timeout_seconds=60, output_bytes=9000)
         return Toolbox(

@@ -225,29 +225,6 @@ def test_output_that_is_parsed_is_in_english_and_hooks_have_the_person_s_languag
     assert source.run("merge", quiet=False).stdout == b"de_DE.UTF-8\n"
 
 
-def test_a_small_pack_of_large_files_needs_little_memory(paths: TeamPaths, tmp_path: Path) -> None:
-    """Git reads a whole file into memory below its limit for large files: 300 KB took 300 MB."""
-    make_repository(paths.home)
-    other = make_repository(tmp_path / "other")
-    (other / "zeros").write_bytes(bytes(1 << 25))
-    git(other, "add", "zeros")
-    git(other, "commit", "-qm", "many zeros")
-    limited = tmp_path / "git"
-    limited.write_text(f'#!/bin/sh\nulimit -d > {tmp_path}/most\nulimit -d 24576\nexec git "$@"\n')
-    limited.chmod(0o755)
-    objects = subprocess.run(
-        ["git", "-C", other, "pack-objects", "-q", "--revs", "--stdout"],
-        input=b"HEAD\n", capture_output=True, check=True,
-    ).stdout  # fmt: skip
-    (tmp_path / "pack").write_bytes(objects)
-    with (tmp_path / "pack").open("rb") as pack:
-        Source(paths.home, str(limited)).add_pack(pack.fileno())
-    assert (
-        git(paths.home, "cat-file", "-s", f"{git(other, 'rev-parse', 'HEAD')}:zeros") == "33554432"
-    )
-    assert (tmp_path / "most").read_text() == "4194304\n"
-
-
 def test_a_sha256_repository_can_be_copied(paths: TeamPaths) -> None:
     git(paths.home, "init", "-q", "--object-format=sha256")
     work_in(copied(paths))
@@ -365,7 +342,7 @@ def test_teams_of_one_project_have_separate_refs(paths: TeamPaths) -> None:
     assert listed.split() == ["refs/teamd/base/alice", "refs/teamd/base/alice@red"]
 
 
-@pytest.mark.parametrize("name", ["a:b", "a\nb", 'a"\n\\b', "a b"])
+@pytest.mark.parametrize("name", ["a:b", 'a"\n\\b c'])
 def test_a_project_may_have_any_name(tmp_path: Path, name: str) -> None:
     """A colon or line end separates the folders in a list of git."""
     odd = TeamPaths(make_repository(tmp_path / name) / ".team")
@@ -524,35 +501,3 @@ def test_a_merge_that_the_person_interrupts_changes_nothing(paths: TeamPaths) ->
     assert not (paths.home / ".git/MERGE_HEAD").exists()
     hook.unlink()
     assert merge(paths, "alice", Settings()).merged == 1
-
-
-# Creates and removes folders that look like placeholders, faster than a shell could.
-_COME_AND_GO = """
-import os
-names = [f".place-{number}" for number in range(40)]
-while True:
-    for name in names:
-        os.makedirs(name, exist_ok=True)
-    for name in names:
-        try:
-            os.rmdir(name)
-        except FileNotFoundError:
-            pass
-"""
-
-
-def test_folders_that_come_and_go_do_not_make_a_copy_damaged(paths: TeamPaths) -> None:
-    """A teammate's command has just ended, and its placeholders vanish; git is not at fault."""
-    folder = copied(paths).folder
-    coming = subprocess.Popen([sys.executable, "-c", _COME_AND_GO], cwd=folder)
-    try:
-        for text in "abcde":
-            (folder / "n.txt").write_text(text)
-            kept = discard(paths, "alice", force=True).kept
-            assert kept.startswith("refs/teamd/discarded/alice/"), kept
-            assert git(paths.home, "show", f"{kept}:n.txt") == text
-            assert not (folder / "n.txt").exists()
-        assert coming.poll() is None
-    finally:
-        coming.kill()
-        coming.wait()

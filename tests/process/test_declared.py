@@ -22,7 +22,6 @@ def take_out_of_roster(project: Project, name: str) -> None:
 
 
 def told(project: Project, name: str) -> list[str]:
-    """Return the mail in a conversation."""
     return [m["content"] for record in project.records(name, "mail") for m in record["messages"]]
 
 

@@ -64,17 +64,18 @@ def refusal(path: str) -> str:
     )
 
 
-@pytest.mark.parametrize("path", PLANTS)
-def test_a_merge_refuses_changes_to_protected_paths(project: Project, path: str) -> None:
+def test_a_merge_refuses_changes_to_protected_paths(project: Project) -> None:
     yard = Yard(project, "ann", settings=f'{ONTO_MAIN}[tools]\nprotect = ["deploy"]\n')
     git(yard.folder, "config", "core.hooksPath", "tools/hooks")
-    plant(yard.copy("ann"), path, PLANTS[path])
-    before = yard.git("rev-parse", "main")
-    with pytest.raises(TeamError) as refused:
-        merge(project.paths, "ann", yard.settings)
-    assert str(refused.value) == refusal(path)
-    assert yard.git("rev-parse", "main") == before
-    assert not os.path.lexists(yard.folder / path) or path.casefold() == ".team"
+    before, copy = yard.git("rev-parse", "main"), yard.copy("ann")
+    for path, mode in PLANTS.items():
+        plant(copy, path, mode)
+        with pytest.raises(TeamError) as refused:
+            merge(project.paths, "ann", yard.settings)
+        assert str(refused.value) == refusal(path)
+        assert yard.git("rev-parse", "main") == before
+        assert not os.path.lexists(yard.folder / path) or path.casefold() == ".team"
+        git(copy, "reset", "--quiet", "--hard", "HEAD~1")
     assert project.paths.config.is_file()
 
 

@@ -49,18 +49,15 @@ class Bench:
         )
 
     async def run(self, command: str) -> Result:
-        """Start a command in the background."""
         return await self.box.run("background_run", {"command": command})
 
     async def check(self, job_id: str) -> str:
-        """Return the model's view of a job."""
         return (await self.box.run("check_background", {"job_id": job_id})).text
 
     async def ended(self, job_id: str) -> None:
         await until(lambda: not self.jobs.get(job_id).runs, what=f"job {job_id} has ended")
 
     def pid(self, name: str) -> int:
-        """Read a pid from a file."""
         return int((self.folder / name).read_text())
 
     def _ring(self) -> None:

@@ -38,8 +38,6 @@ def rest(paths: TeamPaths) -> list[str]:
 
 
 def read(paths: TeamPaths, steps: str, deadly: str, kill: Kill, *, wary: bool = False) -> None:
-    """Run a reader that is killed in the step `deadly`."""
-
     def live(arm: Callable[[], None]) -> None:
         box, batch = Mailbox(paths, "bob"), EMPTY
         for step in steps.split():

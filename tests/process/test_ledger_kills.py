@@ -40,7 +40,6 @@ class Spender:
         self.told = os.fdopen(reader, encoding="ascii")
 
     def close(self) -> None:
-        """Kill the process."""
         self.process.kill()
         self.process.join()
         self.told.close()

@@ -65,6 +65,32 @@ print(failed, tempfile.tempdir, "redis" in sys.modules)
 """
 
 
+# Prints the modules that call `fcntl.flock` while a message is sent and read.
+CALLERS = """
+import sys
+from pathlib import Path
+callers = set()
+
+def note(event, arguments):
+    if event == "fcntl.flock":
+        callers.add(sys._getframe(1).f_globals["__name__"])
+
+sys.addaudithook(note)
+from teamd.files.paths import TeamPaths
+from teamd.mail.mailbox import Mailbox
+from teamd.messages import Message
+from teamd.team.states import Status
+from teamd.team.roster import Roster
+paths = TeamPaths(Path(sys.argv[1]) / ".team")
+paths.create()
+Roster(paths).update(lambda team: team.with_new("bob", role="coder", status=Status.IDLE))
+box = Mailbox(paths, "bob")
+box.put(Message(sender="lead", to="bob", content="x"))
+box.done(box.take())
+print(*callers)
+"""
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "bob.jsonl"
@@ -127,3 +153,7 @@ def test_started_programs_do_not_inherit_a_lock(path: Path) -> None:
 def test_threads_may_take_the_first_locks_of_a_process_at_the_same_time(tmp_path: Path) -> None:
     """The first requests of a page do this; the first lock imports portalocker."""
     assert said(TOGETHER, tmp_path) == "[] None False\n"
+
+
+def test_portalocker_takes_each_lock(tmp_path: Path) -> None:
+    assert said(CALLERS, tmp_path).split() == ["portalocker.portalocker"]

@@ -23,10 +23,9 @@ FORMATTER = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("squash", [False, True])
 @pytest.mark.parametrize(
-    ("files", "left"),
-    [("a.txt n.txt", ""), ("a.txt b.txt", "b.txt")],
+    ("files", "left", "squash"),
+    [("a.txt n.txt", "", False), ("a.txt b.txt", "b.txt", True)],
     ids=["merged files", "another file"],
 )
 def test_a_hook_that_formats_and_fails_leaves_no_half_merge(
@@ -53,22 +52,21 @@ def test_a_hook_that_formats_and_fails_leaves_no_half_merge(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("squash", [False, True])
-def test_a_merge_beside_a_lock_of_git_changes_nothing(project: Project, *, squash: bool) -> None:
+def test_a_merge_beside_a_lock_of_git_changes_nothing(project: Project) -> None:
     yard = Yard(project, "ann")
     yard.commit("ann", a="work\n", n="new\n")
     lock = yard.folder / ".git/index.lock"
     lock.touch()
     before = state_of(yard)
     with pytest.raises(TeamError) as refused:
-        merge(project.paths, "ann", Settings(), squash=squash)
+        merge(project.paths, "ann", Settings())
     assert str(refused.value) == (
         f"{lock} exists, so a git runs in {yard.folder} or was killed there; remove that file if "
         "no git runs, then `teamctl merge ann`"
     )
     assert state_of(yard) == before
     lock.unlink()
-    assert merge(project.paths, "ann", Settings(), squash=squash).merged == 1
+    assert merge(project.paths, "ann", Settings()).merged == 1
 
 
 def state_of(yard: Yard) -> list[str]:
@@ -129,27 +127,9 @@ def test_a_merge_whose_git_is_killed_leaves_neither_files_nor_a_lock(
 
 
 @pytest.mark.slow
-def test_a_merge_is_undone_once_another_git_releases_the_index(project: Project) -> None:
+def test_merge_options_of_the_person_s_branch_cause_no_half_merge(project: Project) -> None:
     yard = Yard(project, "ann")
-    yard.commit("ann", a="work\n", n="new\n")
-    lock = yard.folder / ".git/index.lock"
-    hook = yard.folder / ".git/hooks/pre-merge-commit"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\ntouch {lock}\n(sleep 0.3; rm {lock}) >/dev/null 2>&1 &\nexit 1\n")
-    hook.chmod(0o755)
-    before = state_of(yard)
-    with pytest.raises(TeamError, match="was not merged, and nothing has changed"):
-        merge(project.paths, "ann", Settings())
-    assert state_of(yard) == before
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("option", ["--squash", "--no-commit"])
-def test_merge_options_of_the_person_s_branch_cause_no_half_merge(
-    project: Project, option: str
-) -> None:
-    yard = Yard(project, "ann")
-    yard.git("config", "branch.main.mergeOptions", option)
+    yard.git("config", "branch.main.mergeOptions", "--no-commit")
     made = yard.commit("ann", a="work\n")
     done = merge(project.paths, "ann", Settings())
     assert (done.merged, yard.git("rev-parse", "HEAD^2")) == (1, made)

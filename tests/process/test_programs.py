@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from teamd.process_id import Identity
-from teamd.programs import Captured, Program, capture, start_detached
+from teamd.programs import Captured, capture, start_detached
 from teamd.programs.run_program import run_to_end
 from tests.waiting import wait_until
 
@@ -39,10 +39,6 @@ def test_outputs_and_status_are_captured_and_there_is_no_input() -> None:
     argv = ["sh", "-c", "cat; head -c 300000 /dev/zero; echo error >&2; exit 3"]
     data = bytes(300_000)  # more than a pipe holds
     assert run(argv, timeout_seconds=60) == Captured(status=3, stdout=data, stderr=b"error\n")
-
-
-def test_the_killing_signal_is_a_negative_status() -> None:
-    assert run(["sh", "-c", "kill -9 $$"], timeout_seconds=60).status == -9
 
 
 def test_at_most_1_mib_of_output_is_captured() -> None:
@@ -88,23 +84,6 @@ def test_a_missing_program_is_an_os_error() -> None:
         run(["no-such-program"], timeout_seconds=1)
 
 
-def test_several_tasks_may_wait_for_one_end() -> None:
-    async def waiting() -> list[int]:
-        with Program(["sh", "-c", "exit 3"], output=bytes) as program:
-            return [*await asyncio.gather(program.wait(), program.wait()), await program.wait()]
-
-    assert asyncio.run(waiting()) == [3, 3, 3]
-
-
-def test_several_programs_are_captured_at_once() -> None:
-    async def several() -> list[Captured]:
-        return await asyncio.gather(
-            *(capture(["sh", "-c", f"exit {n}"], timeout_seconds=60) for n in range(9))
-        )
-
-    assert [captured.status for captured in asyncio.run(several())] == list(range(9))
-
-
 @pytest.mark.strace
 def test_the_end_of_a_program_is_noticed_without_pidfds() -> None:
     """Pidfds do not exist on macOS, and some containers forbid them."""
@@ -127,14 +106,6 @@ def test_a_detached_program_has_its_own_session(tmp_path: Path) -> None:
         assert os.getsid(detached.pid) == detached.pid
         assert detached.poll() is None
         detached.kill()
-
-
-def test_importing_programs_does_not_import_asyncio() -> None:
-    """`teamctl` imports this module."""
-    heavy = "{'asyncio', 'psutil', 'tempfile', 'pydantic'}"
-    script = f"import sys, teamd.programs; print(*sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
-    assert done.stdout == b"\n"
 
 
 @pytest.mark.parametrize("words", [b"", b"x" * 300_000])

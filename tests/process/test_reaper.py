@@ -144,12 +144,12 @@ def test_no_process_outlives_a_killed_asker(folder: Path, command: str) -> None:
         nothing_left(folder)
 
 
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+@pytest.mark.parametrize("name", ["plain", "both, twice", "stops its reaper"])
 def test_no_process_outlives_an_asker_killed_together_with_its_supervisor(
-    folder: Path, command: str
+    folder: Path, name: str
 ) -> None:
     """The orphans go to init, which ends none of them."""
-    with forked(partial(supervise, folder, command, 60)) as process:
+    with forked(partial(supervise, folder, COMMANDS[name], 60)) as process:
         asker = Asker(process)
         ready(folder)
         os.kill(process.pid, signal.SIGSTOP)  # so that it does not see the other's end

@@ -67,7 +67,6 @@ class Screen:
 
     @property
     def memory_mib(self) -> float:
-        """The resident memory of `top`."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         (line,) = [line for line in lines if line.startswith("VmRSS")]
         return int(line.split()[1]) / 1024

@@ -79,33 +79,11 @@ CREDIT = refusal(
     "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to "
     "upgrade or purchase credits.",
 )
-BILLING = refusal(402, "billing_error", "There is an issue with your payment information.")
 REVOKED_KEY = refusal(401, "authentication_error", "This API key has been disabled.")
-NO_PERMISSION = refusal(
-    403, "permission_error", "Your API key does not have permission to use the specified resource."
-)
-# From OpenRouter, which checks the possible cost of `max_tokens` before it calls the model.
-FEWER_TOKENS = Refusal(
-    status=402,
-    error={
-        "message": "This request requires more credits, or fewer max_tokens. You requested up to "
-        "16000 tokens, but can only afford 3919.",
-        "code": 402,
-    },
-)
-# From OpenAI, passed on by a gateway.
-QUOTA = refusal(
-    429,
-    "insufficient_quota",
-    "You exceeded your current quota, please check your plan and billing details.",
-    code="insufficient_quota",
-)
 # From LiteLLM, whose older versions call it an `auth_error`.
 BUDGET = refusal(
     400, "auth_error", "Budget has been exceeded! Current cost: 26.075, Max budget: 0.25"
 )
-# From DeepSeek.
-BALANCE = refusal(402, "unknown_error", "Insufficient Balance", code="invalid_request_error")
 
 
 def daily_requests(reset: float) -> Refusal:

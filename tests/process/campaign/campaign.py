@@ -209,7 +209,6 @@ class Crew:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """The addresses of all teammates."""
         return (*self.names, *self.far)
 
 
@@ -431,7 +430,6 @@ class Campaign:
             )
 
     def read(self) -> None:
-        """Have the person read all mail."""
         self._person.read()
 
     @property

@@ -218,7 +218,6 @@ def _is_sent(paths: TeamPaths, records: list[dict[str, Any]]) -> bool:
 
 
 def _last_records(transcript: Path) -> list[dict[str, Any]]:
-    """Return the last complete records of a transcript, newest first."""
     found = []
     for line in reversed(_tail(transcript).split(b"\n")):
         with suppress(ValueError):

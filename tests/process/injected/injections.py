@@ -97,7 +97,6 @@ class Injection:
 
     @property
     def deadly(self) -> bool:
-        """Whether the process is killed."""
         return self.fault == KILL
 
     @property

@@ -53,7 +53,6 @@ class Send:
             put(paths, *self._old)
 
     def argv(self, paths: TeamPaths) -> list[str]:
-        """Send c."""
         words = ["send", "bob", "c", "--id", "c", "--from", "eve", "--team-dir", str(paths.root)]
         return [sys.executable, TEAMCTL, *words]
 

@@ -75,7 +75,6 @@ class Spawn:
 
 
 def at_work(member: Member | None) -> bool:
-    """Return whether the roster shows a member as working."""
     return member is not None and member.status is Status.WORKING
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -53,7 +52,6 @@ from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered, Opened, Replied
 from tests import repositories
 from tests.hosts.brokers import Town
-from tests.process.powercut import far
 
 _LONG: Final = 1 << 20
 
@@ -183,7 +181,6 @@ def damage_roster_and_end_bob(paths: TeamPaths) -> None:
 
 
 def write_file(paths: TeamPaths) -> None:
-    """Write a file with an agent's tool."""
     TextFile(Workspace(paths.home, hidden=[]), "deep/file").replace(b"done")
 
 
@@ -243,7 +240,6 @@ def act(paths: TeamPaths) -> None:
 
 
 def ask_permission(paths: TeamPaths) -> None:
-    """Have bob ask for a permission."""
     with suppress(PermissionPending):
         permitted(paths)
         raise AssertionError
@@ -316,7 +312,6 @@ def limit(paths: TeamPaths) -> None:
 
 
 def raise_limit(paths: TeamPaths) -> None:
-    """Raise a limit that stops bob."""
     ledger = Ledger(paths.ledger)
     ledger.agree(Terms(team_tokens=1))
     assert ledger.reserve(_call()) is not None
@@ -354,8 +349,6 @@ def _call() -> Reservation:
 
 
 def begin_job(paths: TeamPaths) -> None:
-    """Start a background job."""
-
     async def work(_: Sink) -> str:
         return "ended"
 
@@ -438,61 +431,3 @@ def damage_ledger(paths: TeamPaths) -> None:
 def mend(paths: TeamPaths) -> None:
     """Move damaged files aside, as a start does."""
     assert list(repair(paths, lambda *_: None))
-
-
-DEEDS: Final[dict[str, Callable[..., None]]] = {
-    deed.__name__: deed
-    for deed in (
-        create,
-        make_repository,
-        issue_token,
-        serve,
-        go_on,
-        clear_the_board,
-        ask_teamd,
-        clear_the_requests,
-        write_old_roster,
-        damage_roster_and_end_bob,
-        write_file,
-        rewrite_file,
-        rewrite_linked_file,
-        admit,
-        put,
-        take,
-        take_only,
-        talk,
-        talk_meanwhile,
-        lead_for_a_while,
-        sum_up,
-        enlist,
-        reign,
-        ask,
-        act,
-        ask_permission,
-        permitted,
-        repeat,
-        add_once,
-        flush,
-        queue_work,
-        give_work_back,
-        flush_queue,
-        limit,
-        raise_limit,
-        call,
-        call_and_replace,
-        begin_job,
-        remove,
-        damage,
-        note_call,
-        damage_ledger,
-        mend,
-        follow_reply,
-        far.send_far,
-        far.damage_outbox,
-        far.take_name,
-        far.carry,
-        far.carry_and_confirm,
-        far.receive,
-        far.receive_for_nobody,
-    )
-}

@@ -194,7 +194,6 @@ class Disk:
         return True
 
     def after(self, model: str) -> State:
-        """Return the state after a power cut now, by one of the `MODELS`."""
         names, kept = MODELS[model]
         return self._found(lambda: kept, lambda pending: pending if names else 0)
 
@@ -366,15 +365,12 @@ class Recording:
         aside.rename(self._kills)
 
     def record_this_process(self) -> None:
-        """Record the calling process, which was forked for this."""
         install(str(self.log), str(self.project.folder), str(self._kills))
 
     def let_live(self) -> None:
-        """Stop killing."""
         self._kills.unlink(missing_ok=True)
 
     def was_killed(self) -> bool:
-        """Return whether the planned kill has happened."""
         return not self._kills.exists()
 
     def wait_for_the_kill(self, what: str) -> None:

@@ -42,7 +42,6 @@ def damage_outbox(paths: TeamPaths) -> None:
 
 
 def take_name(paths: TeamPaths, name: str) -> None:
-    """Take a name among the hosts."""
     HostPlaces(paths).create()
     own_name.take_name(paths, name, durable=True)
 

@@ -92,7 +92,6 @@ class Told:
     received: int = 0
 
     def hear(self, facts: dict[str, Any]) -> None:  # noqa: C901 -- one case a fact
-        """Record a mark."""
         for key, value in facts.items():
             match key:
                 case "sent" | "garbage" | "jobs" | "written" | "kept":

@@ -118,7 +118,6 @@ class Play:
             self.project.start()
 
     def label(self, kind: str) -> str:
-        """Return an unused word."""
         self._count += 1
         return f"{kind}-{self._count}"
 
@@ -156,7 +155,6 @@ class Play:
         self.recording.mark(sent=(to, content), garbage=(to, garbage))
 
     def read(self) -> None:
-        """Read the person's mail."""
         self.run("teamctl", "inbox")
 
     def work(self, name: str, *calls: Call) -> None:
@@ -174,7 +172,6 @@ class Play:
         return self._chance.choice([other for other in (*WORKERS, "lead") if other != name])
 
     def add_task(self) -> None:
-        """Add a task to the board."""
         subject = self.label("task")
         ended = self.run("teamctl", "task", "add", subject, "--json")
         if ended.status == 0:
@@ -243,7 +240,6 @@ class Play:
         return [q for q in found if q["type"] == kind and q["status"] == "open"]
 
     def compact(self, name: str) -> None:
-        """Have a conversation summarised."""
         content = self.label("compact")
         if self.run("teamctl", "send", name, content, "--type", "compact").status == 0:
             self.settle()
@@ -280,7 +276,6 @@ class Play:
         self.settle()
 
     def prune(self) -> None:
-        """Run `prune`."""
         self.run("teamctl", "prune")
 
     def kill_supervisor(self, place: tuple[str, str] | None = None) -> None:
@@ -389,7 +384,6 @@ class Play:
 
 
 def whole(project: Project, chance: Random) -> Play:
-    """Play everything."""
     play = Play(project, chance)
     play.begin()
     play.the_four_cases()

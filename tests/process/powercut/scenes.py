@@ -13,12 +13,13 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import FunctionType
 from typing import Any, Final
 
 from teamctl.main import main as teamctl
 from teamd.approvals.approval import id_of
 from teamd.files.paths import STATE_VARIABLE, TeamPaths
-from tests.process.powercut.deeds import DEEDS
+from tests.process.powercut import deeds, far
 from tests.process.powercut.disk import Recording
 
 _ROOT: Final = 0
@@ -43,8 +44,14 @@ class Scene:
 
     def do(self, deed: str, *arguments: str, killed: bool = False, **told: Any) -> None:
         """Run a process until it ends or is killed; then record `told` as acknowledged."""
-        status = self._fork(partial(DEEDS[deed], TeamPaths(self._root), *arguments))
+        act = getattr(far if hasattr(far, deed) else deeds, deed)
+        status = self._fork(partial(act, TeamPaths(self._root), *arguments))
         self._see(deed, status, killed=killed, **told)
+
+    def prepare(self, *names: str) -> None:
+        """Create the team, then run some deeds, each in a process."""
+        for name in ("create", *names):
+            self.do(name)
 
     def command(self, *argv: str, killed: bool = False, **told: Any) -> None:
         """Run a command until it ends or is killed; then record `told` as acknowledged.
@@ -98,7 +105,6 @@ class Scene:
         self._recording.append(self._root / f"inbox/{name}.jsonl", f"{line}\n")
 
     def tell(self, **told: Any) -> None:
-        """Record an acknowledgement."""
         self._recording.mark(**told)
 
     def keep_state(self, folder: str) -> None:
@@ -127,7 +133,7 @@ class Scene:
 
 def a_teammate_dies_with_a_record(scene: Scene) -> None:
     """It wrote the mail without a sync; the next process reads that the mail is recorded."""
-    scene.do("create")
+    scene.prepare()
     scene.do("put", "bob", "a", sent=("bob", "a"))
     scene.kill_at("sync", "transcripts/bob")
     scene.do("talk", killed=True)
@@ -136,7 +142,7 @@ def a_teammate_dies_with_a_record(scene: Scene) -> None:
 
 def mail_comes_while_a_teammate_reads(scene: Scene) -> None:
     """The mail that arrives meanwhile is the next batch; no message is read twice."""
-    scene.do("create")
+    scene.prepare()
     scene.do("put", "bob", "a", sent=("bob", "a"))
     scene.do("talk_meanwhile", "b", sent=("bob", "b"))
     scene.do("talk_meanwhile", "c", sent=("bob", "c"))
@@ -154,7 +160,7 @@ def mail_comes_while_a_teammate_reads(scene: Scene) -> None:
 
 def who_leads_is_shut_down(scene: Scene) -> None:
     """The inbox then is the person's, whose conversation does not know the mail that was read."""
-    scene.do("create")
+    scene.prepare()
     scene.do("put", "lead", "a", sent=("lead", "a"))
     scene.do("lead_for_a_while")
     scene.do("put", "lead", "b", sent=("lead", "b"))
@@ -162,8 +168,7 @@ def who_leads_is_shut_down(scene: Scene) -> None:
 
 def an_agent_leads_from_now_on(scene: Scene) -> None:
     """The inbox that the person has read then is the agent's."""
-    scene.do("create")
-    scene.do("serve")
+    scene.prepare("serve")
     scene.do("put", "lead", "a", sent=("lead", "a"))
     scene.command("teamctl", "inbox")
     scene.do("lead_for_a_while")
@@ -174,7 +179,7 @@ def a_conversation_goes_on_from_a_checkpoint(scene: Scene) -> None:
 
     Each next process reads from there on.
     """
-    scene.do("create")
+    scene.prepare()
     scene.do("put", "bob", "a", sent=("bob", "a"))
     scene.do("talk")
     scene.kill_at("sync", "transcripts/bob")
@@ -188,8 +193,7 @@ def a_conversation_goes_on_from_a_checkpoint(scene: Scene) -> None:
 
 def the_person_stops_reading(scene: Scene) -> None:
     """A kill comes after the mail is displayed and recorded, but before the sync."""
-    scene.do("create")
-    scene.do("serve")
+    scene.prepare("serve")
     scene.do("put", "lead", "a", sent=("lead", "a"))
     scene.kill_at("sync", "user.jsonl")
     scene.command("teamctl", "inbox", killed=True)
@@ -198,8 +202,7 @@ def the_person_stops_reading(scene: Scene) -> None:
 
 def a_change_is_repeated(scene: Scene) -> None:
     """The command was killed between rename and sync; the same command finds nothing to change."""
-    scene.do("create")
-    scene.do("serve")
+    scene.prepare("serve")
     scene.command("teamctl", "task", "add", "x", task={"id": "1"})
     change = ("teamctl", "task", "update", "1", "--description", "version 1")
     scene.kill_at("syncdir", "tasks$")
@@ -209,10 +212,7 @@ def a_change_is_repeated(scene: Scene) -> None:
 
 def an_answer_is_repeated(scene: Scene) -> None:
     """The command that approves a plan is killed and repeated."""
-    scene.do("create")
-    scene.do("serve")
-    scene.do("enlist")
-    scene.do("ask")
+    scene.prepare("serve", "enlist", "ask")
     scene.kill_at("syncdir", "requests$")
     scene.command("teamctl", "approve", "abcdef", killed=True)
     scene.command("teamctl", "approve", "abcdef", answered=("abcdef", "approved"))
@@ -220,8 +220,7 @@ def an_answer_is_repeated(scene: Scene) -> None:
 
 def an_answer_is_found(scene: Scene) -> None:
     """The asker acts on an answer whose command was killed, and received no message about it."""
-    scene.do("create")
-    scene.do("enlist")
+    scene.prepare("enlist")
     scene.do("ask", plans="abcdef")
     scene.do("serve")
     scene.kill_at("syncdir", "requests$")
@@ -232,8 +231,7 @@ def an_answer_is_found(scene: Scene) -> None:
 def a_permission_is_found(scene: Scene) -> None:
     """A call runs after an approval whose command was killed."""
     permission = id_of("key-permission", "")
-    scene.do("create")
-    scene.do("enlist")
+    scene.prepare("enlist")
     scene.do("ask_permission", plans=permission)
     scene.do("serve")
     scene.kill_at("syncdir", "requests$")
@@ -243,8 +241,7 @@ def a_permission_is_found(scene: Scene) -> None:
 
 def an_answer_is_told_by_another(scene: Scene) -> None:
     """Another process sends mail about the answer, which a power cut must not take back."""
-    scene.do("create")
-    scene.do("enlist")
+    scene.prepare("enlist")
     scene.do("ask", plans="abcdef")
     scene.do("serve")
     scene.kill_at("syncdir", "requests$")
@@ -254,8 +251,7 @@ def an_answer_is_told_by_another(scene: Scene) -> None:
 
 def a_question_is_repeated(scene: Scene) -> None:
     """A process is killed after it has written the question, and the next one repeats it."""
-    scene.do("create")
-    scene.do("enlist")
+    scene.prepare("enlist")
     scene.kill_at("syncdir", "requests$")
     scene.do("ask", killed=True)
     scene.do("ask", plans="abcdef")
@@ -263,7 +259,7 @@ def a_question_is_repeated(scene: Scene) -> None:
 
 def a_task_is_added_again(scene: Scene) -> None:
     """The repeated call finds the task that the killed one has added."""
-    scene.do("create")
+    scene.prepare()
     scene.kill_at("syncdir", "tasks$")
     scene.do("add_once", killed=True)
     scene.do("add_once", task={"id": "1", "subject": "x"})
@@ -271,9 +267,7 @@ def a_task_is_added_again(scene: Scene) -> None:
 
 def a_task_is_given(scene: Scene) -> None:
     """The command is killed after the change; another process informs the new owner."""
-    scene.do("create")
-    scene.do("enlist")
-    scene.do("serve")
+    scene.prepare("enlist", "serve")
     scene.command("teamctl", "task", "add", "x", task={"id": "1", "subject": "x"})
     scene.kill_at("syncdir", "tasks$")
     scene.command("teamctl", "task", "update", "1", "--owner", "bob", killed=True)
@@ -282,7 +276,7 @@ def a_task_is_given(scene: Scene) -> None:
 
 def a_member_is_found(scene: Scene) -> None:
     """The next supervisor relies on a roster that was renamed into place without a sync."""
-    scene.do("create")
+    scene.prepare()
     scene.do("enlist", spawned="bob")
     scene.do("reign", unwanted="bob")
     scene.kill_at("syncdir", r"^\.team$")
@@ -292,16 +286,13 @@ def a_member_is_found(scene: Scene) -> None:
 
 def a_question_is_the_first_of_its_folder(scene: Scene) -> None:
     """The folder was removed while a supervisor runs."""
-    scene.do("create")
-    scene.do("enlist")
-    scene.do("serve")
-    scene.do("clear_the_requests")
+    scene.prepare("enlist", "serve", "clear_the_requests")
     scene.do("ask", plans="abcdef")
 
 
 def an_agent_asks_and_goes_on(scene: Scene) -> None:
     """The agent has read that its request is done, and will not ask again."""
-    scene.do("create")
+    scene.prepare()
     scene.do("ask_teamd", kept=("inbox/teamd.jsonl", "{"))
     scene.do("enlist")
     scene.do("enlist", "shutdown")
@@ -310,16 +301,14 @@ def an_agent_asks_and_goes_on(scene: Scene) -> None:
 
 def a_roster_is_migrated(scene: Scene) -> None:
     """The roster of the earlier version is kept."""
-    scene.do("create")
-    scene.do("write_old_roster")
+    scene.prepare("write_old_roster")
     scene.do("reign", kept=("config.format-0.json", "{"))
     scene.do("enlist", spawned="bob")
 
 
 def a_roster_is_damaged_while_it_is_served(scene: Scene) -> None:
     """The supervisor's roster replaces the damaged file, which is kept."""
-    scene.do("create")
-    scene.do("enlist")
+    scene.prepare("enlist")
     scene.tell(damaged=True)
     scene.do("damage_roster_and_end_bob", kept=("config.damaged-*.json", "?"))
     scene.tell(spawned="bob", unwanted="bob", shut="bob")
@@ -327,7 +316,7 @@ def a_roster_is_damaged_while_it_is_served(scene: Scene) -> None:
 
 def files_of_the_person_are_written(scene: Scene) -> None:
     """The person writes a file, and an agent writes one and reports it."""
-    scene.do("create")
+    scene.prepare()
     scene.command("teamctl", "init", written=("team.toml", "#"))
     scene.do("write_file", written=("deep/file", "done"))
     scene.do("rewrite_file", written=("deep/file", "done again"))
@@ -341,7 +330,7 @@ def files_of_the_person_are_written(scene: Scene) -> None:
 def a_copy_is_made(scene: Scene) -> None:
     """The person was told that a teammate works in the copy, which must exist the next day."""
     scene.do("make_repository")
-    scene.do("create")
+    scene.prepare()
     scene.command("teamd", "start")
     scene.command("teamctl", "spawn", "bob", "clerk", "Go.", "--worktree")
     scene.tell(spawned="bob", copied="bob")
@@ -350,15 +339,13 @@ def a_copy_is_made(scene: Scene) -> None:
 
 def work_is_queued(scene: Scene) -> None:
     """The folder of the board was removed and is created again with the queue."""
-    scene.do("create")
-    scene.do("serve")
-    scene.do("clear_the_board")
+    scene.prepare("serve", "clear_the_board")
     scene.do("queue_work", queued=("1", "waiting"))
 
 
 def work_is_queued_again(scene: Scene) -> None:
     """A process is killed after it has written the entry, and the next one repeats it."""
-    scene.do("create")
+    scene.prepare()
     scene.kill_at("syncdir", "tasks$")
     scene.do("queue_work", killed=True)
     scene.do("queue_work", queued=("1", "waiting"))
@@ -366,8 +353,7 @@ def work_is_queued_again(scene: Scene) -> None:
 
 def work_is_given_back(scene: Scene) -> None:
     """The process that finishes the entry is killed; another process informs the teammate."""
-    scene.do("create")
-    scene.do("enlist")
+    scene.prepare("enlist")
     scene.do("queue_work", queued=("1", "waiting"))
     scene.kill_at("syncdir", "tasks$")
     scene.do("give_work_back", killed=True)
@@ -376,7 +362,7 @@ def work_is_given_back(scene: Scene) -> None:
 
 def a_file_is_trusted(scene: Scene) -> None:
     """The person was told that the settings of the file are in force."""
-    scene.do("create")
+    scene.prepare()
     scene.keep_state("deep")
     scene.command("teamctl", "init", written=("team.toml", "#"))
     scene.command("teamctl", "trust", written=("deep/teamd/trust/*.json", "{"))
@@ -387,7 +373,7 @@ def a_broker_is_set_up(scene: Scene) -> None:
 
     They cannot be created again.
     """
-    scene.do("create")
+    scene.prepare()
     scene.keep_state("deep")
     scene.command("teamctl", "hosts", "init", "--name", "h1", written=("team.toml", "#"))
     for name in ("host.crt", "host.key", "ca.crt", "broker/ca.key", "broker/ca.crt"):
@@ -402,7 +388,7 @@ def a_broker_is_set_up(scene: Scene) -> None:
 
 def a_host_joins(scene: Scene) -> None:
     """The person deletes the token after that."""
-    scene.do("create")
+    scene.prepare()
     scene.keep_state("deep")
     scene.do("issue_token")
     scene.command("teamctl", "hosts", "join", "h2.token", written=("team.toml", "#"))
@@ -412,7 +398,7 @@ def a_host_joins(scene: Scene) -> None:
 
 def a_file_of_taken_mail_is_damaged(scene: Scene) -> None:
     """For example by the disk. The next start has the mail delivered again."""
-    scene.do("create")
+    scene.prepare()
     scene.do("put", "bob", "a", sent=("bob", "a"))
     for _ in range(2):  # the second reader moves the mail out of the inbox
         scene.do("take_only")
@@ -423,8 +409,7 @@ def a_file_of_taken_mail_is_damaged(scene: Scene) -> None:
 
 def a_ledger_is_repaired(scene: Scene) -> None:
     """The repair is killed and repeated; the limits still count the earlier calls."""
-    scene.do("create")
-    scene.do("limit")
+    scene.prepare("limit")
     scene.do("call", asked="bob")
     scene.do("note_call")
     scene.tell(damaged=True)
@@ -436,8 +421,7 @@ def a_ledger_is_repaired(scene: Scene) -> None:
 
 def a_stranger_makes_the_inbox(scene: Scene) -> None:
     """A foreign program syncs no directory; mail that our code appends is safe nevertheless."""
-    scene.do("create")
-    scene.do("enlist")
+    scene.prepare("enlist")
     scene.begin("bob", "one")
     scene.command("teamctl", "send", "bob", "hello", sent=("bob", "hello"))
     scene.do("serve")
@@ -452,7 +436,7 @@ def folders_are_made_half(scene: Scene) -> None:
     deep.do("create", killed=True)
     deep.do("create")
     deep.do("go_on", task={"id": "1"}, sent=("lead", "hi"), team="deep")
-    scene.do("create")
+    scene.prepare()
     scene.kill_at("mkdir", "jobs/bob$", "after")
     scene.do("begin_job", killed=True)
     scene.do("begin_job", jobs=("bob", "1"))
@@ -460,7 +444,7 @@ def folders_are_made_half(scene: Scene) -> None:
 
 def a_line_is_rejected(scene: Scene) -> None:
     """The invalid line lies before the reader's position; the reader keeps the file."""
-    scene.do("create")
+    scene.prepare()
     scene.do("put", "bob")
     scene.append("one", "two", garbage="rubbish")
     scene.do("take", "1")
@@ -468,7 +452,7 @@ def a_line_is_rejected(scene: Scene) -> None:
 
 def a_reader_dies_before_its_file_is_named(scene: Scene) -> None:
     """The next reader empties the inbox and reads only that file; or new mail waits behind it."""
-    scene.do("create")
+    scene.prepare()
     scene.do("put", "bob")
     for number, later in enumerate([(), ("two",)]):
         scene.append(f"one-{number}", garbage=f"rubbish-{number}")
@@ -482,7 +466,7 @@ def a_reader_dies_before_its_file_is_named(scene: Scene) -> None:
 
 def a_reader_dies_with_the_inbox_cut_off(scene: Scene) -> None:
     """The next reader marks the mail as done; without an id, the mail must not come back."""
-    scene.do("create")
+    scene.prepare()
     scene.do("put", "bob")
     scene.append("one", garbage="rubbish")
     scene.kill_at("ftruncate", "inbox/bob", "after")
@@ -492,7 +476,7 @@ def a_reader_dies_with_the_inbox_cut_off(scene: Scene) -> None:
 
 def mail_without_ids_is_named_where_it_stands(scene: Scene) -> None:
     """Readers are killed at each step; the next one recognizes delivered mail by its ids."""
-    scene.do("create")
+    scene.prepare()
     scene.do("put", "bob")
     steps = (
         ("pwrite", "inbox/bob.jsonl", "after"),  # the marker
@@ -518,7 +502,7 @@ def mail_without_ids_is_named_where_it_stands(scene: Scene) -> None:
 
 def mail_without_ids_comes_while_a_teammate_reads(scene: Scene) -> None:
     """The processed mail remains before the rest, with a marker between them."""
-    scene.do("create")
+    scene.prepare()
     scene.do("put", "bob")
     scene.append("one")
     scene.do("talk_meanwhile", "a", sent=("bob", "a"))
@@ -531,8 +515,7 @@ def mail_without_ids_comes_while_a_teammate_reads(scene: Scene) -> None:
 
 def a_ledger_is_replaced(scene: Scene) -> None:
     """The process is killed before the new file's name is safe; others continue in that file."""
-    scene.do("create")
-    scene.do("limit")
+    scene.prepare("limit")
     scene.do("call", asked="bob")
     scene.kill_at("rename", "ledger.jsonl", "after")
     scene.do("call_and_replace", killed=True, asked="bob")
@@ -541,7 +524,7 @@ def a_ledger_is_replaced(scene: Scene) -> None:
 
 def a_limit_is_raised(scene: Scene) -> None:
     """The person was told about it, so it must be in force the next day."""
-    scene.do("create")
+    scene.prepare()
     scene.do("raise_limit", raised=5)
 
 
@@ -562,24 +545,20 @@ def a_team_is_made_without_a_board(scene: Scene) -> None:
 
 def a_board_is_begun_anew(scene: Scene) -> None:
     """The folder was removed while a supervisor runs that had made its name safe."""
-    scene.do("create")
-    scene.do("serve")
-    scene.do("clear_the_board")
+    scene.prepare("serve", "clear_the_board")
     scene.command("teamctl", "task", "add", "x", task={"id": "1", "subject": "x"})
 
 
 def a_stranger_writes_to_a_newcomer(scene: Scene) -> None:
     """The inbox existed before its owner was a member."""
-    scene.do("create")
-    scene.do("serve")
+    scene.prepare("serve")
     scene.begin("bob", "one")
     scene.do("admit", "bob", "prompt", sent=("bob", "prompt"))
 
 
 def mail_goes_to_a_half_made_team(scene: Scene) -> None:
     """The creating process was killed before any of the names was safe."""
-    scene.do("create")
-    scene.do("serve")
+    scene.prepare("serve")
     web = scene.beside(".teams/web")
     scene.kill_at("syncdir", "web/inbox$")
     web.do("create", killed=True)
@@ -589,7 +568,7 @@ def mail_goes_to_a_half_made_team(scene: Scene) -> None:
 def the_project_is_of_another_user(scene: Scene) -> None:
     """As a bind mount is for root in a container: our folder's name is in a folder of theirs."""
     with scene.given_away():
-        scene.do("create")
+        scene.prepare()
         scene.do("serve")
         scene.command("teamctl", "task", "add", "x", task={"id": "1", "subject": "x"})
 
@@ -610,32 +589,32 @@ def a_team_is_removed(scene: Scene) -> None:
 
 def a_job_is_begun(scene: Scene) -> None:
     """The number of the job is reported and must not be used again."""
-    scene.do("create")
+    scene.prepare()
     scene.do("begin_job", jobs=("bob", "1"))
 
 
 def a_call_that_may_not_be_repeated_is_made(scene: Scene) -> None:
     """The conversation records the start of the call, or the teammate would repeat it."""
-    scene.do("create")
+    scene.prepare()
     scene.do("follow_reply", "once", ran="once")
 
 
 def a_call_that_may_be_repeated_is_made(scene: Scene) -> None:
     """The conversation records the request, or another call would replace it."""
-    scene.do("create")
+    scene.prepare()
     scene.do("follow_reply", "again", ran="again")
 
 
 def mail_goes_to_another_host(scene: Scene) -> None:
     """The sender was told that the mail is safe, and the next sender continues in the file."""
-    scene.do("create")
+    scene.prepare()
     scene.do("send_far", "one", crossing=1)
     scene.do("send_far", "two", crossing=2)
 
 
 def a_sender_dies_and_the_postman_finds_its_mail(scene: Scene) -> None:
     """The other host has received the line, so its number must never belong to another line."""
-    scene.do("create")
+    scene.prepare()
     scene.do("send_far", "one", crossing=1)
     scene.kill_at("sync", "outbox/h2")
     scene.do("send_far", "two", killed=True)
@@ -644,7 +623,7 @@ def a_sender_dies_and_the_postman_finds_its_mail(scene: Scene) -> None:
 
 def an_outbox_is_emptied(scene: Scene) -> None:
     """Mail that is sent after that is in the file that replaced the outbox."""
-    scene.do("create")
+    scene.prepare()
     scene.do("send_far", "one", "two" * 300)
     scene.do("carry_and_confirm")
     scene.do("send_far", "three", crossing=3)
@@ -652,7 +631,7 @@ def an_outbox_is_emptied(scene: Scene) -> None:
 
 def an_outbox_is_damaged(scene: Scene) -> None:
     """The rest of the outbox is sent, and the damaged file is kept."""
-    scene.do("create")
+    scene.prepare()
     scene.do("send_far", "one")
     scene.do("damage_outbox")
     scene.do("send_far", "two", crossing=2)
@@ -661,7 +640,7 @@ def an_outbox_is_damaged(scene: Scene) -> None:
 
 def a_host_gets_another_name(scene: Scene) -> None:
     """Waiting mail continues under the new name, and new mail is sent after it."""
-    scene.do("create")
+    scene.prepare()
     scene.do("take_name", "h1")
     scene.do("send_far", "one", crossing=1)
     scene.do("take_name", "h9", kept=("hosts/name", "h9"))
@@ -670,85 +649,28 @@ def a_host_gets_another_name(scene: Scene) -> None:
 
 def mail_comes_from_another_host(scene: Scene) -> None:
     """The other host has a receipt and forgets the mail."""
-    scene.do("create")
-    scene.do("enlist")
+    scene.prepare("enlist")
     scene.do("receive", "one", received=1, sent=("bob", "one"))
     scene.do("receive", "one", "two", received=2, sent=("bob", "two"))
 
 
 def mail_comes_for_nobody(scene: Scene) -> None:
     """The other host has a receipt and forgets the mail; the report to its sender is on its way."""
-    scene.do("create")
-    scene.do("enlist")
+    scene.prepare("enlist")
     scene.do("receive_for_nobody", "one", "two", received=2, crossing=2)
 
 
 def a_postman_dies_with_mail_in_the_inbox(scene: Scene) -> None:
     """The next postman recognizes the mail and confirms it."""
-    scene.do("create")
-    scene.do("enlist")
+    scene.prepare("enlist")
     scene.do("receive", "one", received=1, sent=("bob", "one"))
     scene.kill_at("sync", "inbox/bob")
     scene.do("receive", "one", "two", killed=True)
     scene.do("receive", "one", "two", received=2, sent=("bob", "two"))
 
 
-SCENES: Final[tuple[Callable[[Scene], None], ...]] = (
-    a_broker_is_set_up,
-    a_host_joins,
-    mail_goes_to_another_host,
-    a_sender_dies_and_the_postman_finds_its_mail,
-    an_outbox_is_emptied,
-    an_outbox_is_damaged,
-    a_host_gets_another_name,
-    mail_comes_from_another_host,
-    mail_comes_for_nobody,
-    a_postman_dies_with_mail_in_the_inbox,
-    a_call_that_may_not_be_repeated_is_made,
-    a_call_that_may_be_repeated_is_made,
-    a_teammate_dies_with_a_record,
-    mail_comes_while_a_teammate_reads,
-    who_leads_is_shut_down,
-    an_agent_leads_from_now_on,
-    a_conversation_goes_on_from_a_checkpoint,
-    the_person_stops_reading,
-    a_change_is_repeated,
-    an_answer_is_repeated,
-    an_answer_is_found,
-    a_permission_is_found,
-    an_answer_is_told_by_another,
-    a_question_is_repeated,
-    a_task_is_added_again,
-    a_task_is_given,
-    a_member_is_found,
-    a_question_is_the_first_of_its_folder,
-    an_agent_asks_and_goes_on,
-    a_roster_is_migrated,
-    a_roster_is_damaged_while_it_is_served,
-    files_of_the_person_are_written,
-    a_copy_is_made,
-    work_is_queued,
-    work_is_queued_again,
-    work_is_given_back,
-    a_file_is_trusted,
-    a_file_of_taken_mail_is_damaged,
-    a_ledger_is_repaired,
-    a_stranger_makes_the_inbox,
-    folders_are_made_half,
-    a_line_is_rejected,
-    a_reader_dies_before_its_file_is_named,
-    a_reader_dies_with_the_inbox_cut_off,
-    mail_without_ids_is_named_where_it_stands,
-    mail_without_ids_comes_while_a_teammate_reads,
-    a_ledger_is_replaced,
-    a_limit_is_raised,
-    a_team_is_made_half,
-    a_team_is_made_without_a_board,
-    a_board_is_begun_anew,
-    a_stranger_writes_to_a_newcomer,
-    mail_goes_to_a_half_made_team,
-    the_project_is_of_another_user,
-    a_team_is_made_deep,
-    a_team_is_removed,
-    a_job_is_begun,
+SCENES: Final[tuple[Callable[[Scene], None], ...]] = tuple(
+    scene
+    for scene in globals().values()
+    if isinstance(scene, FunctionType) and scene.__module__ == __name__
 )

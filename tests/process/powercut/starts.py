@@ -317,7 +317,6 @@ class Starts:
         return say("Nothing to do.")
 
     def _begin(self, *argv: str) -> Forked:
-        """Fork a recorded command."""
         environment = {
             **interpreters_part(os.environ),
             **self._server.environment,

@@ -35,7 +35,6 @@ class Recorded:
         self._known: dict[str, tuple[list[Record], State]] = {}
 
     def __call__(self, scene: Callable[[Scene], None]) -> tuple[list[Record], State]:
-        """Return the records of a scene and the disk before it."""
         if scene.__name__ not in self._known:
             with opened(self._folders.mktemp("scene")) as project:
                 recording = Recording(project)

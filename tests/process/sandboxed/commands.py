@@ -46,7 +46,6 @@ def toolbox(workspace: Path, aside: Path, policy: dict[str, Any]) -> Toolbox:
 
 
 async def run_all(box: Toolbox, commands: list[str], *, job: str = "") -> list[Result]:
-    """Run the commands one after the other, all of them beside the job."""
     if job:
         begun = await box.run("background_run", {"command": job})
         assert not begun.is_error, begun.text

@@ -128,7 +128,6 @@ def _die(call: str, place: str, when: str) -> None:
 
 
 def _place_of(path: Any, dir_fd: int | None = None) -> str | None:
-    """Return the path below the root, or `None` if the path is not recorded."""
     if isinstance(path, int):
         return None
     name = os.fsdecode(path)
