@@ -58,17 +58,6 @@ def test_a_repository_inside_of_a_copy_is_moved_aside_completely(
     assert not copy_status.look(paths, copy).any
 
 
-def test_a_repository_inside_of_a_copy_without_a_commit_is_moved_aside(
-    paths: TeamPaths, copy: Copy
-) -> None:
-    inner = copy.folder / "lib"
-    inner.mkdir()
-    git(inner, "init", "-q")
-    (inner / "new.txt").write_text("new\n")
-    kept = Path(discard(paths, "alice", force=True).kept)
-    assert (kept / "lib/new.txt").read_text() == "new\n"
-
-
 def test_a_commit_without_the_files_of_an_inner_repository_is_not_merged(
     paths: TeamPaths, copy: Copy
 ) -> None:

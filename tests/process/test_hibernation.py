@@ -115,13 +115,11 @@ def test_mail_that_arrives_during_the_switch_to_hibernation_is_read_at_once(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["ed", *(pytest.param(name, marks=pytest.mark.long) for name in ("eve", "ewa"))]
-)
 def test_a_teammate_killed_during_hibernation_returns_with_its_conversation(
-    sleepy: Project, name: str
+    sleepy: Project,
 ) -> None:
     """The kill counts as a crash, the only one that this team forgives."""
+    name = "ed"
     spawn(sleepy, name)
     pid = hibernated(sleepy, name)
     Mailbox(sleepy.paths, name).put(Message(sender="lead", to=name, content="Which colour?"))

@@ -13,7 +13,7 @@ import anthropic
 import pytest
 
 from tests.strict.asked import Model
-from tests.strict.faults import Cut, ErrorEvent, Malformed, Reset, Stall, Status, Trickle
+from tests.strict.faults import Cut, ErrorEvent, Malformed, Reset
 from tests.strict.replies import Answer, say, use
 from tests.strict.server import Asked, StrictServer, by_name
 
@@ -156,37 +156,6 @@ def test_refusals_raise_the_errors_of_the_sdk() -> None:
     assert server.requests == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fault", "shown"),
-    [
-        (Status(408), "anthropic:RequestTimeoutError"),
-        (Status(409), "anthropic:ConflictError"),
-        (Status(429), "anthropic:RateLimitError"),
-        (Status(429, retry_after=7), "anthropic:RateLimitError"),
-        (Status(500), "anthropic:InternalServerError"),
-        (Status(502, html=True), "anthropic:InternalServerError"),
-        (Status(503), "anthropic:ServiceUnavailableError"),
-        (Status(504), "anthropic:GatewayTimeoutError"),
-        (Status(529), "anthropic:OverloadedError"),
-    ],
-    ids=lambda value: repr(value) if isinstance(value, Status) else "",
-)
-def test_an_http_error_raises_the_error_of_the_sdk(fault: Status, shown: str) -> None:
-    """The turn is not lost: the next request gets it."""
-    with StrictServer(by_name({"alice": [say("after all")]})) as server:
-        server.faults.push(fault)
-        with pytest.raises(sdk(shown)) as caught:
-            run(ask(server))
-        assert texts(run(ask(server))) == "after all"
-    error = caught.value
-    assert error.status_code == fault.status
-    assert error.response.headers.get("retry-after") == (
-        None if fault.retry_after is None else str(fault.retry_after)
-    )
-    assert [request.fault for request in server.requests] == [fault, None]
-
-
 BREAKS: list[tuple[Any, str]] = [
     (Reset(), "anthropic:APIConnectionError"),
     (Reset(after=4), "httpx2:ReadError"),
@@ -212,27 +181,6 @@ def test_a_clean_end_half_way_raises_no_error() -> None:
         message = run(ask(server))
     assert message.stop_reason is None
     assert texts(message) == "only a "
-
-
-@pytest.mark.parametrize("after", [None, 4])
-def test_a_stall_ends_with_the_client_s_timeout_and_never_delays_closing(
-    after: int | None,
-) -> None:
-    impatient = {"timeout": sdk("httpx2:Timeout")(10, read=0.05)}
-    shown = sdk().APITimeoutError if after is None else sdk("httpx2:ReadTimeout")
-    with StrictServer(always(say("hello"))) as server:
-        server.faults.push(Stall(after=after))
-        with pytest.raises(shown):
-            run(ask(server, options=impatient))
-
-
-def test_one_byte_at_a_time_splits_characters_and_loses_none() -> None:
-    words = "Grüße, 世界 🌍\u2028"
-    with StrictServer(always(say(words, calls=[("bash", {"command": words})]))) as server:
-        server.faults.push(Trickle())
-        message = run(ask(server))
-    assert texts(message) == words
-    assert message.content[1].input == {"command": words}
 
 
 def test_concurrent_requests_each_get_their_own_turns() -> None:

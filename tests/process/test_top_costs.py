@@ -56,9 +56,6 @@ class Screen:
             pass
         return self.shown
 
-    def press(self, keys: bytes) -> None:
-        os.write(self._mine, keys)
-
     @property
     def cpu_seconds(self) -> float:
         """The CPU time of `top` so far."""

@@ -7,53 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-
-class Tally:
-    """Counts the injected failures by operation."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._made: Counter[tuple[str, str]] = Counter()
-
-    def note(self, operation: str, failure: str) -> None:
-        with self._lock:
-            self._made[operation, failure.partition("=")[2] or failure] += 1
-
-    @property
-    def total(self) -> int:
-        """The number of all injected failures."""
-        return self._made.total()
-
-    @property
-    def operations(self) -> set[str]:
-        """The operations with at least one injected failure."""
-        return {operation for operation, _ in self._made}
-
-    def table(self) -> str:
-        """Format a table with a row per operation, a column per failure, and sums."""
-        failures = sorted({failure for _, failure in self._made})
-        rows = [["", *failures, "all"]]
-        for operation in sorted(self.operations):
-            figures = [self._made[operation, failure] for failure in failures]
-            rows.append([operation, *map(str, figures), str(sum(figures))])
-        sums = [
-            sum(self._made[operation, failure] for operation in self.operations)
-            for failure in failures
-        ]
-        rows.append(["all", *map(str, sums), str(self.total)])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
-            "  ".join(word.rjust(width) for word, width in zip(row, widths, strict=True))
-            for row in rows
-        )
-
 
 STRACE: Final = shutil.which("strace")
 HERE: Final = Path(__file__).parent
