@@ -96,10 +96,17 @@ def test_ten_times_the_context_works_and_no_request_is_too_long(tmp_path: Path) 
                 assert open_work in told
 
 
-def test_the_next_process_reads_the_same_bytes(tmp_path: Path) -> None:
-    life, model = tight(tmp_path, steps(40))
+@pytest.fixture(scope="module")
+def worked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Life, Tight]:
+    """A teammate that has done 40 steps, with results cleared and a summary."""
+    life, model = tight(tmp_path_factory.mktemp("worked"), steps(40))
     life.send("work")
     lives(life)
+    return life, model
+
+
+def test_the_next_process_reads_the_same_bytes(worked: tuple[Life, Tight]) -> None:
+    life, model = worked
     last = model.asked[-1].messages
     again = life.conversation().context.messages()
     assert json.dumps(again[: len(last)]) == json.dumps(last)
@@ -127,10 +134,8 @@ def test_after_a_kill_at_any_record_she_finishes_the_work(tmp_path: Path) -> Non
         assert again.conversation().said == "All done."
 
 
-def test_the_latest_results_are_not_cleared(tmp_path: Path) -> None:
-    life, model = tight(tmp_path, steps(40))
-    life.send("work")
-    lives(life)
+def test_the_latest_results_are_not_cleared(worked: tuple[Life, Tight]) -> None:
+    _, model = worked
     cleared = [ask for ask in model.asked if "[cleared: 2 kB of output of do; run" in words(ask)]
     assert cleared
     for ask in cleared:
@@ -270,21 +275,15 @@ def test_a_context_that_holds_nothing_causes_a_pause_and_not_a_loop(
     assert told.startswith("alice is paused: the conversation is too long for it (")
     assert "take a model with a larger context" in told
     assert told.endswith("begin anew with `teamctl spawn alice … --fresh`")
-
-
-def test_a_larger_model_continues_after_such_a_pause(tmp_path: Path) -> None:
-    life, _ = tight(tmp_path, lambda _: say("Never."), context_tokens=10)
-    life.send("work")
-    lives(life, "paused")
     life.model = Tight(lambda _: say("Done."), context_tokens=CONTEXT, judge=life.judge)
     lives(life)
-    assert "work" in words(life.model.asked[-1])
+    assert "work" in words(life.model.asked[-1]), "a larger model continues"
 
 
-def test_the_demand_for_a_summary_ends_the_request_and_is_not_recorded(tmp_path: Path) -> None:
-    life, model = tight(tmp_path, steps(40))
-    life.send("work")
-    lives(life)
+def test_the_demand_for_a_summary_ends_the_request_and_is_not_recorded(
+    worked: tuple[Life, Tight],
+) -> None:
+    _, model = worked
     assert model.summaries
     assert all(DEMAND not in words(ask) for ask in model.asked if not demands(ask))
     assert all(ask.aside == demands(ask) for ask in model.asked), "nobody is told a summary"
@@ -318,16 +317,3 @@ def test_the_context_is_the_smallest_value_of_settings_and_server(
     assert asyncio.run(scenario()) == used
     (ask,) = life.model.asked
     assert (ask.max_tokens, ask.effort, ask.facts.output_tokens) == (100, "medium", 100)
-
-
-def test_the_context_that_a_server_reports_is_respected(tmp_path: Path) -> None:
-    life, model = tight(tmp_path, steps(60), room=ModelSettings())
-
-    async def facts(_: str) -> ModelFacts:
-        return ModelFacts(context_tokens=CONTEXT)
-
-    life.facts = facts
-    life.send("Do all 60 steps, then report to lead.")
-    lives(life)
-    assert life.do.done[-1] == "60"
-    assert model.refused == []
