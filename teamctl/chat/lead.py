@@ -7,14 +7,13 @@ from collections.abc import Container, Iterator
 from typing import Final
 
 from teamctl.arguments import REQUEST_SECONDS, without_secrets
-from teamctl.events import EventStream
+from teamctl.events import Event, EventKind, EventStream
 from teamctl.mail.router import team_post
 from teamctl.render import output
 from teamd import control
 from teamd.command_line.run import TeamOptions
 from teamd.files.paths import TeamPaths
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
-from teamd.overview.events import Event, EventKind
 from teamd.overview.notices import NoticeKind
 from teamd.overview.overview import OverviewReader
 from teamd.team.states import Status

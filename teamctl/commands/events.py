@@ -10,12 +10,11 @@ import click
 
 from teamctl import tail
 from teamctl.arguments import SINCE_HELP, parse_when
-from teamctl.events import EventStream
+from teamctl.events import Event, EventKind, EventStream
 from teamctl.render import output
 from teamd.command_line import terminal
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
-from teamd.overview.events import Event, EventKind
 
 _HOUR: Final = 3600
 _COLOURS: Final = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from teamd.budget import days
 from teamd.budget.account import NOTHING, Account, Reservation, exactly
-from teamd.budget.refusals import LIMITS, Figures, Limit, Raise, Refusal, refuse, refuse_unpriced
+from teamd.budget.refusals import LIMITS, Limit, Raise, Refusal, refuse, refuse_unpriced
 from teamd.model_server.connection import server_address
 from teamd.model_server.pages import is_local
 from teamd.process_id import Identity
@@ -179,8 +179,7 @@ class Accounts:
             return None
         spender = of if limit.who == "teammate" else "the team"
         raised = self.raised.get((limit.name, of), Decimal(0))
-        figures = Figures(spender=spender, used=used, most=most, raised=raised, wanted=asked)
-        return refuse(limit, of, figures)
+        return refuse(limit, of, spender=spender, used=used, most=most, raised=raised, wanted=asked)
 
     def _used(self, limit: Limit, of: str) -> Account:
         if limit.period:

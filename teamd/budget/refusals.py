@@ -149,44 +149,39 @@ class Refusal:
         return f"; otherwise {name} goes on at 00:00 on {days.day_after(self.of)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """The figures of one limit.
+def refuse(
+    limit: Limit,
+    of: str,
+    *,
+    spender: str,
+    used: Decimal,
+    most: Decimal,
+    raised: Decimal,
+    wanted: Decimal,
+) -> Refusal:
+    """Make the refusal of a call for which a limit is too low.
 
-    Attributes:
+    Args:
+        limit: the limit.
+        of: the teammate, day or month; empty for the team and all time.
         spender: the teammate, or `the team`.
+        used: the amount that it has used.
         most: the amount that the limit allows, including raises.
         raised: the raises.
+        wanted: the amount that the call may take.
     """
-
-    spender: str
-    used: Decimal
-    most: Decimal
-    raised: Decimal
-    wanted: Decimal
-
-    @property
-    def needed(self) -> Decimal:
-        """The amount that the limit would need to allow."""
-        return self.used + self.wanted
-
-
-def refuse(limit: Limit, of: str, figures: Figures) -> Refusal:
-    """Make the refusal of a call for which a limit is too low."""
-    unit, needed, most = limit.unit, figures.needed, figures.most
-    when = _USED_IN[limit.period]
-    used = f"{figures.spender} has used {in_words(figures.used, unit)}"
-    so_far = f"{used} of {in_words(most, unit)}{when}"
-    wanted = f"may take {in_words(figures.wanted, unit)}"
-    why = f"the next call does not fit into what is left of {limit.key}: {so_far}, and it {wanted}"
-    if figures.used >= most:
-        why = f"{limit.key} is reached: {so_far}, and the next call {wanted}"
+    unit, needed = limit.unit, used + wanted
+    figures = f"{in_words(used, unit)} of {in_words(most, unit)}{_USED_IN[limit.period]}"
+    so_far, takes = f"{spender} has used {figures}", f"may take {in_words(wanted, unit)}"
+    why = f"the next call does not fit into what is left of {limit.key}: {so_far}, and it {takes}"
+    if used >= most:
+        why = f"{limit.key} is reached: {so_far}, and the next call {takes}"
     # A call that does not fit into a whole day will not fit tomorrow either.
-    passes = bool(limit.period) and figures.wanted <= most - figures.raised
+    passes = bool(limit.period) and wanted <= most - raised
     return Refusal(
         key=limit.key,
         why=why,
-        remedy=f"raise {limit.key} to at least {_figure(needed - figures.raised, unit)}",
+        remedy=f"raise {limit.key} to at least {_figure(needed - raised, unit)}",
         limit=limit,
         of=of,
         lacking=needed - most,

@@ -16,9 +16,9 @@ import pytest
 
 from teamctl.commands.events import render_event
 from teamctl.commands.help import read_topic
+from teamctl.events import Event, EventKind
 from teamd.journal import Journal, LoggedEvent
 from teamd.mail.mailbox import Mailbox
-from teamd.overview.events import Event, EventKind
 from tests.e2e.harness import Project
 from tests.strict.replies import say, use
 from tests.waiting import wait_until

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-from teamctl.events import EventStream, MailEvents
+from teamctl.events import Event, EventKind, EventStream, MailEvents
 from teamd.files.paths import TeamPaths
 from teamd.merges.queue import Entries, Entry, MergeState
 from teamd.messages import LEAD
-from teamd.overview.events import Event, EventKind
 from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import MailHeld, Replied, TurnEnded
