@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import closing
+from contextlib import AbstractAsyncContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -12,7 +12,7 @@ from typing import Final
 from teamd.board.board import Board
 from teamd.board.task import Attempt, Task
 from teamd.checks.commands import KILLED, NOT_STARTED, CheckKilled, Tail, run_commands
-from teamd.checks.places import CheckPlace, CheckShells, CommittedWork, NoPlace, SharedFolder, empty
+from teamd.checks.places import CheckShells, NoPlace, OpenPlace, empty, open_committed_work
 from teamd.errors import StoreError, TeamError
 from teamd.files.locks import InstanceLock
 from teamd.files.paths import TeamPaths
@@ -120,7 +120,7 @@ class Checker:
             why = f"it was killed or could not be started, {MOST_KILLS} times in a row"
             return failed(status=KILLED, why=why)
         try:
-            async with self._place(task).opened() as place:
+            async with self._open_place(task) as place:
                 limit = self.settings.tasks.check_seconds
                 made = await run_commands(place.shell, commands, seconds=limit, output=output)
                 return replace(made, commit=place.commit)
@@ -134,18 +134,18 @@ class Checker:
         remove_cgroups(self.paths, [name])
         empty(self.paths.homes / name)
 
-    def _place(self, task: Task) -> CheckPlace:
+    def _open_place(self, task: Task) -> AbstractAsyncContextManager[OpenPlace]:
         """Return the place of a check: a clone if the owner has a working copy."""
         settings, name = self.settings, self.paths.checker_name(task.id)
         members = (task.owner, task.created_by)
         shells = CheckShells.of(name, members, settings, self.paths, self.probe)
         owner = Roster(self.paths).read().find(task.owner) if task.owner else None
         if owner is None or not owner.worktree:
-            return SharedFolder(settings.team.workspace, shells)
-        return CommittedWork(
-            paths=self.paths,
-            name=owner.name,
-            subject=task.subject,
+            return nullcontext(OpenPlace(shells(settings.team.workspace)))
+        return open_committed_work(
+            self.paths,
+            owner.name,
+            task.subject,
             folder=self.paths.check_place(task.id),
             shells=shells,
             protect=settings.tasks.protect,

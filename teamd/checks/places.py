@@ -7,12 +7,12 @@ import re
 import shlex
 import shutil
 import stat
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from teamd.checks.commands import Tail, run_command
 from teamd.copies import record
@@ -134,39 +134,8 @@ class OpenPlace:
     commit: str = ""
 
 
-class CheckPlace(Protocol):
-    """A place for a check."""
-
-    def opened(self) -> AbstractAsyncContextManager[OpenPlace]:
-        """Prepare the place, and clean it up at the end.
-
-        Raises:
-            NoPlace: the work cannot be put there.
-            CheckKilled: git was killed from outside.
-            StoreError: such as a full disk.
-        """
-        ...
-
-
-class ShellMaker(Protocol):
-    """Makes the shell of a check."""
-
-    def __call__(self, folder: Path, lent: Iterable[Path] = ()) -> Shell:
-        """Return a shell in a folder, which may also read the `lent` ones."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class SharedFolder:
-    """The workspace that the teammates share."""
-
-    folder: Path
-    make_shell: ShellMaker
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[OpenPlace]:
-        """Yield the folder, see `CheckPlace`."""
-        yield OpenPlace(self.make_shell(self.folder))
+# Makes a shell in a folder, which may also read other folders.
+ShellMaker = Callable[[Path, Iterable[Path]], Shell]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,13 +166,19 @@ class CleanClone:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[OpenPlace]:
-        """Clone it in the sandbox, see `CheckPlace`."""
+        """Clone it in the sandbox, and remove the clone at the end.
+
+        Raises:
+            NoPlace: the commit cannot be cloned.
+            CheckKilled: git was killed from outside.
+            StoreError: such as a full disk.
+        """
         empty(self.folder)
         directories.make_private_directory(self.folder)
         try:
             files.replace(self.folder / "shallow", self.shallow, durable=False)
             # Mounted as a whole: links in it are resolved in the sandbox.
-            lent = filter(None, (self.repository, self.base_objects))
+            lent = [one for one in (self.repository, self.base_objects) if one]
             git = self.make_walled_shell(self.folder, lent)
             await _run(git, self._script(), self.folder, "its commit could not be cloned")
             shell = self.make_shell(self.folder / TREE, [self.base_objects])
@@ -393,59 +368,56 @@ def _walled(tools: ToolSettings) -> ToolSettings:
     return replace(tools, sandbox="auto") if tools.sandbox in WITHOUT else tools
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedWork:
-    """A clean clone of a teammate's work, which is committed first.
+@asynccontextmanager
+async def open_committed_work(
+    paths: TeamPaths,
+    name: str,
+    subject: str,
+    *,
+    folder: Path,
+    shells: CheckShells,
+    protect: tuple[str, ...] = (),
+) -> AsyncIterator[OpenPlace]:
+    """Commit the work of a teammate in its copy, and yield a clean clone of it.
 
-    Attributes:
-        name: of the teammate.
-        subject: of the commit of uncommitted work.
+    Args:
+        paths: the team.
+        name: the name of the teammate.
+        subject: the subject of the commit.
         folder: for the clone alone.
         shells: of the check.
         protect: patterns of paths that the clone takes from the base of the copy.
+
+    Raises:
+        NoPlace: the work cannot be put there.
+        CheckKilled: git was killed from outside.
+        StoreError: such as a full disk.
     """
-
-    paths: TeamPaths
-    name: str
-    subject: str
-    folder: Path
-    shells: CheckShells
-    protect: tuple[str, ...] = ()
-
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[OpenPlace]:
-        """Commit the work and clone it, see `CheckPlace`."""
-        with locks.locked(record.lock_file(self.paths, self.name)):  # merging and discarding wait
-            copy = self._find_copy()
-            commit = await self._commit(copy)
-        shells = self.shells.of_clone(copy.origin)
-        clone = CleanClone(
-            folder=self.folder,
-            make_shell=shells,
-            make_walled_shell=shells.walled,
-            commit=commit,
-            repository=copy.folder,
-            base=copy.base,
-            base_objects=copy.origin.objects,
-            shallow=files.read(copy.origin.objects.parent / "shallow") or b"",
-            protect=self.protect,
-        )
-        async with clone.opened() as place:
-            yield place
-
-    def _find_copy(self) -> Copy:
+    with locks.locked(record.lock_file(paths, name)):  # merging and discarding wait
         try:
-            return settle(self.paths, record.get(self.paths, self.name))
+            copy = settle(paths, record.get(paths, name))
         except TeamError as error:
             raise NoPlace(str(error)) from error
-
-    async def _commit(self, copy: Copy) -> str:
-        return await commit_work(
-            self.shells.of_copy(copy),
+        commit = await commit_work(
+            shells.of_copy(copy),
             copy.folder,
-            self.subject,
+            subject,
             name=copy.name,
             email=copy.email,
             branch=copy.branch,
             base=copy.base,
         )
+    shells = shells.of_clone(copy.origin)
+    clone = CleanClone(
+        folder=folder,
+        make_shell=shells,
+        make_walled_shell=shells.walled,
+        commit=commit,
+        repository=copy.folder,
+        base=copy.base,
+        base_objects=copy.origin.objects,
+        shallow=files.read(copy.origin.objects.parent / "shallow") or b"",
+        protect=protect,
+    )
+    async with clone.opened() as place:
+        yield place

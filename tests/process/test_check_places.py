@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import Iterable
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from teamd.checks.commands import (
     Tail,
     run_commands,
 )
-from teamd.checks.places import CheckPlace, CleanClone, NoPlace, SharedFolder, commit_work, empty
+from teamd.checks.places import CleanClone, NoPlace, OpenPlace, commit_work, empty
 from teamd.programs.sandboxed import Bounds
 from teamd.sandbox.shells import ClosedShell, Shell
 from tests.shells import sandboxed_shell
@@ -49,24 +50,25 @@ def git(folder: Path, *words: str) -> str:
     return done.stdout.strip()
 
 
-def check(place: CheckPlace, *commands: str, seconds: float = 30.0) -> tuple[Attempt, str]:
+def check(place: CleanClone | Shell, *commands: str, seconds: float = 30.0) -> tuple[Attempt, str]:
     """Run a check; return its attempt and the end of its output."""
     output = Tail()
 
     async def run() -> Attempt:
-        async with place.opened() as there:
+        opened = place.opened() if isinstance(place, CleanClone) else nullcontext(OpenPlace(place))
+        async with opened as there:
             return await run_commands(there.shell, commands, seconds=seconds, output=output)
 
     return asyncio.run(run()), output.text()
 
 
 @pytest.fixture
-def shared(tmp_path: Path) -> SharedFolder:
+def shared(tmp_path: Path) -> Shell:
     (tmp_path / "shared").mkdir()
-    return SharedFolder(tmp_path / "shared", partial(make_shell, tmp_path / "aside"))
+    return make_shell(tmp_path / "aside", tmp_path / "shared")
 
 
-def test_a_check_passes_only_if_every_command_exits_with_status_0(shared: SharedFolder) -> None:
+def test_a_check_passes_only_if_every_command_exits_with_status_0(shared: Shell) -> None:
     attempt, output = check(shared, "echo one", "echo two; exit 3", "echo three")
     assert (attempt.status, attempt.why, attempt.command) == (3, "", "echo two; exit 3")
     assert output == "one\ntwo"
@@ -75,9 +77,7 @@ def test_a_check_passes_only_if_every_command_exits_with_status_0(shared: Shared
     assert check(shared, "true) || (true", "false")[0].status == 2
 
 
-def test_time_output_and_memory_of_a_check_are_limited(
-    shared: SharedFolder, tmp_path: Path
-) -> None:
+def test_time_output_and_memory_of_a_check_are_limited(shared: Shell, tmp_path: Path) -> None:
     attempt, _ = check(shared, "sleep 60", seconds=0.5)
     assert attempt.status == OVERDUE
     assert attempt.why == "it took longer than 0.5 s, and was ended"
@@ -86,24 +86,21 @@ def test_time_output_and_memory_of_a_check_are_limited(
     assert len(output) <= 4000
     bounds = Bounds(processes=3, memory_bytes=4 << 30, file_bytes=1 << 20)
     (tmp_path / "aside2").mkdir()
-    small = sandboxed_shell(shared.folder, aside=tmp_path / "aside2", bounds=bounds)
-    attempt, _ = check(SharedFolder(shared.folder, lambda *_: small), FORKS)
+    small = sandboxed_shell(tmp_path / "shared", aside=tmp_path / "aside2", bounds=bounds)
+    attempt, _ = check(small, FORKS)
     assert attempt.status == KILLED
     assert "it had more than 3 processes" in attempt.why
 
 
 @pytest.mark.parametrize("command", ["kill -9 $$", "kill -TERM $$", "sh -c 'kill -9 $$'"])
-def test_a_killed_check_counts_neither_as_passed_nor_as_failed(
-    shared: SharedFolder, command: str
-) -> None:
+def test_a_killed_check_counts_neither_as_passed_nor_as_failed(shared: Shell, command: str) -> None:
     """The origin of the kill is unknown; kills are counted elsewhere."""
     with pytest.raises(CheckKilled):
         check(shared, command)
 
 
-def test_without_a_sandbox_a_check_does_not_run_and_says_so(shared: SharedFolder) -> None:
-    closed = SharedFolder(shared.folder, lambda *_: ClosedShell("commands are refused: why"))
-    attempt, _ = check(closed, "true")
+def test_without_a_sandbox_a_check_does_not_run_and_says_so() -> None:
+    attempt, _ = check(ClosedShell("commands are refused: why"), "true")
     assert (attempt.status, attempt.why) == (NOT_STARTED, "commands are refused: why")
     assert not attempt.passed
 
