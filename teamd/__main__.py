@@ -227,7 +227,7 @@ class _Models:
 
 def _explain_git(settings: Settings) -> list[str]:
     """Return a sentence where git does not work for teammates in the shared folder."""
-    from teamd.sandbox.outside_git import explain_git  # noqa: PLC0415 -- only for a start
+    from teamd.sandbox.git_repository import explain_git  # noqa: PLC0415 -- only for a start
 
     sentence = explain_git(settings.tools, settings.team.workspace)
     return [sentence] if sentence and not settings.team.worktree else []

@@ -23,9 +23,10 @@ from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
 from teamd.overview.members import count_rejected
 from teamd.overview.notices import describe_rejected
+from teamd.sandbox import WITHOUT
 from teamd.sandbox.build import check_workspace, judge_workspace
-from teamd.sandbox.outside_git import explain_git
-from teamd.sandbox.probe import WITHOUT, describe, probe
+from teamd.sandbox.git_repository import explain_git
+from teamd.sandbox.probe import describe, probe
 from teamd.settings import Settings, roles, skills
 from teamd.team.roster import Roster, Team
 

@@ -53,7 +53,8 @@ class TeammateProcess:
 
     def probe_sandbox(self) -> Probe:
         """Return whether this machine can make a sandbox, tried once if one is wanted."""
-        from teamd.sandbox.probe import WITHOUT, Probe, probe  # noqa: PLC0415 -- see `load`
+        from teamd.sandbox import WITHOUT  # noqa: PLC0415 -- see `load`
+        from teamd.sandbox.probe import Probe, probe  # noqa: PLC0415
 
         if self.settings().tools.sandbox in WITHOUT:
             return Probe()

@@ -18,10 +18,9 @@ from teamd.checks.places import CheckShells, CleanClone, NoPlace, empty
 from teamd.copies import merge, move_branch, record
 from teamd.copies.copy_status import name_files
 from teamd.copies.forbidden import CommitGate, Forbidden
-from teamd.copies.head import Head, read_head
 from teamd.copies.merge import pathspecs
 from teamd.copies.sandboxed_git import open_sandboxed_git, remove_scratch
-from teamd.copies.source import GitKilled, Source
+from teamd.copies.source import GitKilled, Head, Source, read_head
 from teamd.errors import StoreError, TeamError
 from teamd.files import files, locks
 from teamd.files.locks import InstanceLock

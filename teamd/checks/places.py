@@ -22,9 +22,10 @@ from teamd.copies.sandboxed_git import check_space, quote_objects
 from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files, locks
 from teamd.files.paths import TeamPaths
+from teamd.sandbox import WITHOUT
 from teamd.sandbox.build import build_policy, build_shell_by
 from teamd.sandbox.policy import Origin
-from teamd.sandbox.probe import WITHOUT, Probe, probe
+from teamd.sandbox.probe import Probe, probe
 from teamd.sandbox.shells import Shell, make_home
 from teamd.settings import Settings
 from teamd.settings.schema import ToolSettings, common_tool_settings

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from teamd.copies import record
-from teamd.copies.head import Head, read_head
 from teamd.copies.record import Copy
 from teamd.copies.sandboxed_git import (
     SandboxedGit,
@@ -22,7 +21,7 @@ from teamd.copies.sandboxed_git import (
     quote_objects,
     remove_scratch,
 )
-from teamd.copies.source import Source, last_words
+from teamd.copies.source import Head, Source, last_words, read_head
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.files.paths import TeamPaths

@@ -11,10 +11,9 @@ from typing import Final
 from teamd.copies import copy_status, record
 from teamd.copies.clone import DISCARDED, clone, now_in_refs, remove_copy, sweep_discarded
 from teamd.copies.copy_status import WorkState
-from teamd.copies.head import head_at
 from teamd.copies.record import Copy, check_object_id
 from teamd.copies.sandboxed_git import SandboxedGit, open_sandboxed_git
-from teamd.copies.source import GitKilled, Source, last_words, source_of
+from teamd.copies.source import GitKilled, Source, head_at, last_words, source_of
 from teamd.errors import StoreError, TeamError, translate_os_errors
 from teamd.files import directories, locks
 from teamd.files.paths import TeamPaths

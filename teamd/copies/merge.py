@@ -14,11 +14,10 @@ from teamd.copies import copy_status, move_branch, record
 from teamd.copies.clone import hand_over, remove_tree
 from teamd.copies.copy_status import WorkState, name_files
 from teamd.copies.forbidden import CommitGate
-from teamd.copies.head import Head
 from teamd.copies.move_branch import check_free
 from teamd.copies.record import Copy, check_object_id
 from teamd.copies.sandboxed_git import SandboxedGit, open_sandboxed_git
-from teamd.copies.source import Source, last_words, source_of
+from teamd.copies.source import Head, Source, last_words, source_of
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files import locks
 from teamd.files.paths import TeamPaths

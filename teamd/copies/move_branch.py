@@ -12,8 +12,7 @@ from pathlib import Path, PurePath
 from typing import Final
 
 from teamd.copies.copy_status import name_files
-from teamd.copies.head import read_head
-from teamd.copies.source import Source, last_words
+from teamd.copies.source import Source, last_words, read_head
 from teamd.errors import TeamError
 
 _LOCKS: Final = ("index.lock", "HEAD.lock", "ORIG_HEAD.lock")  # of a working tree

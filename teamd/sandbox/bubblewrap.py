@@ -17,8 +17,9 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from teamd.sandbox import GIT
 from teamd.sandbox.policy import HOME, SYSTEM_FOLDERS, TEMPORARY, Policy, is_of_system
-from teamd.sandbox.protected_paths import GIT, PathState, ProtectedPath
+from teamd.sandbox.protected_paths import PathState, ProtectedPath
 
 _READ_ONLY: Final = ("--ro-bind", "--ro-bind-try")
 _BINDS: Final = ("--bind", *_READ_ONLY)

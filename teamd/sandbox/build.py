@@ -21,11 +21,12 @@ from teamd.files.paths import TeamPaths, home_folder, user_name, workspaces_fold
 from teamd.programs import Sink
 from teamd.programs.cgroup import Cgroup
 from teamd.programs.sandboxed import Bounds
-from teamd.sandbox.outside_git import linked_repository
+from teamd.sandbox import GIT, WITHOUT
+from teamd.sandbox.git_repository import linked_repository
 from teamd.sandbox.placeholders import Placeholders
 from teamd.sandbox.policy import Origin, Policy
-from teamd.sandbox.probe import PROGRAM, WITHOUT, Probe
-from teamd.sandbox.protected_paths import GIT, leads_through
+from teamd.sandbox.probe import PROGRAM, Probe
+from teamd.sandbox.protected_paths import leads_through
 from teamd.sandbox.repair import repair
 from teamd.sandbox.shells import ClosedShell, Command, OpenShell, SandboxedShell, Shell, make_home
 

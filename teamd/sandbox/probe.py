@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from teamd.settings.schema import ToolSettings
 
 PROGRAM: Final = "bwrap"
-WITHOUT: Final = frozenset({"external", "off"})  # settings that do not use bubblewrap
 _PROBE_SECONDS: Final = 10.0
 _APPARMOR: Final = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 _CLONE: Final = Path("/proc/sys/kernel/unprivileged_userns_clone")

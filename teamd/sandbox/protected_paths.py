@@ -18,7 +18,8 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from teamd.sandbox.git_settings import named_by_settings
+from teamd.sandbox import GIT
+from teamd.sandbox.git_repository import named_by_settings
 
 _MOST_LINKS: Final = 40  # as in Linux
 
@@ -64,7 +65,6 @@ def _steps(path: Path) -> Iterator[tuple[str, bool]]:
         left += reversed([part for part in Path(target).parts if part != os.sep])
 
 
-GIT: Final = ".git"
 # Git ignores an empty folder in place of a file, except for these files.
 _FILES: Final = frozenset((
     ".git/commondir", ".git/info/attributes", ".git/config.worktree",

@@ -18,9 +18,9 @@ from typing import Final
 from teamd.errors import translate_os_errors
 from teamd.files import directories
 from teamd.files.safe_open import FOLDER
-from teamd.sandbox.git_settings import keep_harmless
+from teamd.sandbox import GIT
+from teamd.sandbox.git_repository import keep_harmless
 from teamd.sandbox.placeholders import SAME_FOLDER, RunningCommand
-from teamd.sandbox.protected_paths import GIT
 
 _STANDARD_HOOK: Final = ".sample"
 _FOREIGN: Final = ("config.worktree", "modules", "worktrees")

@@ -20,12 +20,12 @@ from teamd.programs.cgroup import Cgroup
 from teamd.programs.reaped import Reaped
 from teamd.programs.run_program import run_to_end
 from teamd.programs.sandboxed import Sandboxed
+from teamd.sandbox import GIT
 from teamd.sandbox.bubblewrap import ExpectedMounts, build_arguments, read_mounts
 from teamd.sandbox.placeholders import Placeholders, RunningCommand
 from teamd.sandbox.policy import Policy
 from teamd.sandbox.probe import find_program
 from teamd.sandbox.protected_paths import (
-    GIT,
     PathState,
     ProtectedPath,
     find_protected_paths,

@@ -19,7 +19,7 @@ from teamd.messages import INTERRUPT_TYPE, LEAD, USER, Message, respawn_command
 from teamd.model_server import credentials
 from teamd.model_server.connection import BASE_URL_VARIABLE, check_address, without_login
 from teamd.model_server.credentials import digest_of
-from teamd.sandbox.outside_git import explain_git
+from teamd.sandbox.git_repository import explain_git
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.supervisor.lifecycle import State
 from teamd.supervisor.live_settings import when_it_counts

@@ -13,8 +13,9 @@ from typing import Final
 
 from teamd.files.directories import make_private_directory
 from teamd.files.safe_open import FOLDER
+from teamd.sandbox import GIT
 from teamd.sandbox.policy import HOME
-from teamd.sandbox.protected_paths import GIT, ProtectedPath, is_protected
+from teamd.sandbox.protected_paths import ProtectedPath, is_protected
 from teamd.tools import ToolError
 
 # O_NONBLOCK: opening a FIFO would wait for its other end; O_NOCTTY: a terminal would become ours.

@@ -16,11 +16,10 @@ from teamd.copies import clone, copy_status, record
 from teamd.copies.clone import CopyResult
 from teamd.copies.copy_status import opened_diff
 from teamd.copies.discard import discard
-from teamd.copies.head import read_head
 from teamd.copies.merge import merge
 from teamd.copies.record import Copy
 from teamd.copies.sandboxed_git import open_sandboxed_git
-from teamd.copies.source import GitKilled, Source
+from teamd.copies.source import GitKilled, Source, read_head
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings

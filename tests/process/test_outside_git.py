@@ -11,7 +11,7 @@ import pytest
 
 from teamd.files.paths import TeamPaths
 from teamd.sandbox.build import build_shell
-from teamd.sandbox.outside_git import explain_git, linked_repository
+from teamd.sandbox.git_repository import explain_git, linked_repository
 from teamd.sandbox.probe import probe
 from teamd.settings.schema import Settings, TeamSettings, ToolSettings
 from teamd.tools import Toolbox

@@ -24,7 +24,7 @@ from teamd.masking import Mask
 from teamd.process_id import Identity
 from teamd.sandbox.bubblewrap import build_arguments
 from teamd.sandbox.build import build_policy, clear_dead, own_places, placeholders_of
-from teamd.sandbox.git_settings import keep_harmless, named_by_settings
+from teamd.sandbox.git_repository import keep_harmless, named_by_settings
 from teamd.sandbox.placeholders import Placeholders, RunningCommand
 from teamd.sandbox.probe import Probe, describe, find_program, probe
 from teamd.sandbox.protected_paths import (

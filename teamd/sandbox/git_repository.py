@@ -1,6 +1,8 @@
-"""Finds the paths in the workspace that git's settings name, and keeps harmless settings.
+"""Finds the repository of a workspace and the paths that git's settings name, see git-config(1).
 
-See git-config(1).
+Commands can read the repository of a linked working tree, see git-worktree(1), but not write to it:
+it also holds the hooks and settings of other folders of the person. A repository in a folder above
+the workspace contains the files of other folders, so it is hidden.
 """
 
 from __future__ import annotations
@@ -9,8 +11,15 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from teamd.files.paths import home_folder
+from teamd.sandbox import GIT, WITHOUT
+
+if TYPE_CHECKING:
+    from teamd.settings.schema import ToolSettings
 
 # Other settings can make git run programs or read settings from other files.
 _HARMLESS: Final = re.compile(
@@ -98,14 +107,81 @@ def _plain(value: str) -> str:
     return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), joined)
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, flags: int = 0) -> str:
     """Return the start of a regular file, or an empty text for anything else."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):
+    with suppress(OSError, ValueError):
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+        with open(fd, "rb") as file:  # noqa: PTH123 -- a descriptor
+            if stat.S_ISREG(os.fstat(fd).st_mode):
+                return os.fsdecode(file.read(_LARGEST_BYTES))
+    return ""
+
+
+def _read_own(path: Path) -> str:
+    """Return the line in a file of git, which must not be a link."""
+    return _read(path, os.O_NOFOLLOW).rstrip("\n")
+
+
+_GITDIR: Final = "gitdir: "
+_OWN_COPY: Final = "spawn it with --worktree, and it commits in a copy of its own"
+
+
+def linked_repository(workspace: Path) -> Path | None:
+    """Return the repository of a linked working tree, if commands may see it.
+
+    Both must name each other. Otherwise a forged `.git` file would show any repository.
+    """
+    own = _named_by(workspace / GIT)
+    if own is None or Path(os.path.realpath(own)) != own or own.parent.name != "worktrees":
+        return None  # the sandbox could not find it through a link
+    repository = own.parent.parent
+    back, common = (_read_own(own / name) for name in ("gitdir", "commondir"))
+    is_mutual = back and os.path.realpath(own / back) == str(workspace / GIT)
+    is_whole = common and os.path.realpath(own / common) == str(repository)
+    if not (is_mutual and is_whole and (repository / "objects").is_dir()):
+        return None
+    holds_more = workspace.is_relative_to(repository) or _holds_home(repository)
+    return None if holds_more or repository.is_relative_to(workspace) else repository
+
+
+def explain_git(tools: ToolSettings, workspace: Path) -> str:
+    """Say why git fails for teammates in a shared folder, and what the person can do.
+
+    The sentence is empty if git works, and if there is no repository.
+    """
+    if tools.sandbox in WITHOUT:
         return ""
-    try:
-        found = os.read(fd, _LARGEST_BYTES) if stat.S_ISREG(os.fstat(fd).st_mode) else b""
-        return found.decode(errors="surrogateescape")
-    finally:
-        os.close(fd)
+    root = Path(os.path.realpath(workspace))
+    git = root / GIT
+    if (repository := linked_repository(root)) is not None:
+        return (
+            f"a teammate in {root} can read its git history and not commit, since its repository "
+            f"{repository} lies outside; {_OWN_COPY}"
+        )
+    if (own := _named_by(git)) is not None:
+        return (
+            f"git does not work for a teammate in {root}, since its repository {own} lies outside; "
+            f"{_OWN_COPY}"
+        )
+    if os.path.lexists(git):
+        return ""
+    top = next((one for one in root.parents if os.path.lexists(one / GIT)), None)
+    if top is None or _holds_home(top):  # the person may keep dotfiles in git
+        return ""
+    return (
+        f"git does not work for a teammate in {root}, which is a folder in the repository {top}; "
+        f'set [team] workspace = "{os.path.relpath(top, root)}" in team.toml'
+    )
+
+
+def _holds_home(folder: Path) -> bool:
+    home = home_folder()
+    return home is not None and Path(os.path.realpath(home)).is_relative_to(folder)
+
+
+def _named_by(git: Path) -> Path | None:
+    """Return the folder that a `.git` file names, see gitrepository-layout(5)."""
+    said = _read_own(git)
+    if not said.startswith(_GITDIR):
+        return None
+    return Path(os.path.normpath(git.parent / said.removeprefix(_GITDIR)))
