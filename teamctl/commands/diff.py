@@ -132,7 +132,7 @@ def _find(paths: TeamPaths, name: str) -> Copy:
 
 def _page(file: IO[bytes], pager: str) -> None:
     from teamd.copies.source import environment  # noqa: PLC0415 -- 20 ms
-    from teamd.programs.run_program import feed  # noqa: PLC0415 -- the same
+    from teamd.programs import feed  # noqa: PLC0415 -- the same
 
     lines = (_shown(line) for line in file)
     if pager:

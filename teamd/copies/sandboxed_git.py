@@ -21,8 +21,7 @@ from teamd.files import directories
 from teamd.files.directories import remove_scratch as remove_left
 from teamd.files.directories import scratch_folder
 from teamd.files.paths import TeamPaths
-from teamd.programs import Captured
-from teamd.programs.run_program import run_to_end
+from teamd.programs import Captured, run_to_end
 from teamd.programs.seccomp import filter_to_read
 from teamd.sandbox.bubblewrap import build_arguments, is_empty
 from teamd.sandbox.build import build_policy

@@ -13,8 +13,7 @@ from typing import Final
 from teamd import secret_environment
 from teamd.copies.record import Copy, check_object_id
 from teamd.errors import TeamError
-from teamd.programs import Captured
-from teamd.programs.run_program import run_to_end
+from teamd.programs import Captured, run_to_end
 from teamd.sandbox.policy import Origin
 from teamd.sandbox.probe import find_program
 

@@ -1,24 +1,28 @@
 """Starting other programs, always by exec; only this package does it.
 
-A program inherits no secrets unless its caller passes them in `env`. `Program` runs beside an
-asyncio loop in a session of its own. Unlike asyncio's subprocesses it needs no thread, which the
-agent's process must not have, and it does not reap a program before the end of its `with` block.
+`run_to_end` and, beside an asyncio loop, `capture` run a program to its end. `Program` runs in the
+background; `Reaped` and `Sandboxed` also end its descendants. A program inherits no secrets unless
+its caller passes them in `env`.
 """
 
 from __future__ import annotations
 
 import os
+import select
+import selectors
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
+from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from teamd import secret_environment
+from teamd.clocks import Deadline
 
 if TYPE_CHECKING:
     import asyncio
@@ -43,6 +47,115 @@ class Captured:
     status: int
     stdout: bytes
     stderr: bytes
+
+
+def run_to_end(
+    argv: Sequence[str],
+    *,
+    timeout_seconds: float,
+    env: Mapping[str, str] | None = None,
+    cwd: Path = Path("/"),
+    words: bytes = b"",
+    stdin: int | None = None,
+    stdout: int | None = None,
+    pass_fds: Sequence[int] = (),
+    kill_group: bool = False,
+) -> Captured:
+    """Run a program and wait for its end, without an event loop.
+
+    Background processes that keep its outputs open are waited for, unless they are killed.
+
+    Args:
+        argv: the program and its arguments.
+        timeout_seconds: after which it is killed.
+        env: the complete environment; otherwise that of this process, without secrets.
+        cwd: the working directory.
+        words: standard input, unless `stdin` is given.
+        stdin: a descriptor.
+        stdout: a descriptor; otherwise standard output is captured.
+        pass_fds: further descriptors to pass on.
+        kill_group: whether its process group ends with it.
+
+    Raises:
+        TimeoutError: it was killed.
+        OSError: it could not be started.
+    """
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE if stdin is None else stdin,
+        stdout=subprocess.PIPE if stdout is None else stdout,
+        stderr=subprocess.PIPE,
+        env=_inherited() if env is None else env,
+        cwd=cwd,
+        pass_fds=pass_fds,
+        process_group=0 if kill_group else None,
+    )
+
+    def kill(_: int = -1) -> None:
+        """Kill the program unless it is reaped already, so that its pid is still its own."""
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                (os.killpg if kill_group else os.kill)(process.pid, signal.SIGKILL)
+
+    with process:
+        try:  # an interrupt may come at any moment
+            deadline = Deadline.after(timeout_seconds)
+            output, errors = _exchange(process, words, deadline, kill if kill_group else None)
+            process.wait(max(0.0, deadline.left))
+        except (TimeoutError, subprocess.TimeoutExpired):
+            text = f"{argv[0]} did not end within {timeout_seconds:g} s"
+            raise TimeoutError(text) from None
+        finally:
+            kill()
+    return Captured(status=process.returncode, stdout=output, stderr=errors)
+
+
+def _exchange(
+    process: subprocess.Popen[bytes],
+    words: bytes,
+    deadline: Deadline,
+    at_end: Callable[[int], None] | None,
+) -> tuple[bytes, bytes]:
+    """Write the input of a program and read its two outputs, until all pipes are closed.
+
+    `Popen.communicate` would wait for background processes that are to be killed.
+
+    Raises:
+        TimeoutError: the deadline has passed.
+    """
+    chunks: dict[Any, list[bytes]] = {process.stdout: [], process.stderr: []}
+    with ExitStack() as opened, selectors.DefaultSelector() as selector:
+        for pipe in filter(None, chunks):
+            selector.register(pipe, selectors.EVENT_READ, partial(_read_chunk, chunks[pipe]))
+        if process.stdin is not None:
+            write = partial(_write_chunk, bytearray(words))
+            selector.register(process.stdin, selectors.EVENT_WRITE, write)
+        if at_end and (pidfd := _open_pidfd(process.pid)) is not None:
+            selector.register(opened.enter_context(FileIO(pidfd)), selectors.EVENT_READ, at_end)
+        while selector.get_map():
+            ready = selector.select(max(0.0, deadline.left))
+            if not ready and deadline.left <= 0:
+                raise TimeoutError
+            for key, _ in ready:
+                if not key.data(key.fd):
+                    file: Any = key.fileobj
+                    selector.unregister(file)
+                    file.close()
+    output, errors = map(b"".join, chunks.values())
+    return output, errors
+
+
+def _read_chunk(chunks: list[bytes], fd: int) -> bool:
+    """Read from a pipe; return whether there is more to come."""
+    chunks.append(os.read(fd, _CHUNK))
+    return bool(chunks[-1])
+
+
+def _write_chunk(unwritten: bytearray, fd: int) -> bool:
+    with suppress(BrokenPipeError):  # a program need not read its input
+        del unwritten[: os.write(fd, unwritten[: select.PIPE_BUF])]
+        return bool(unwritten)
+    return False
 
 
 async def capture(
@@ -99,10 +212,29 @@ def start_detached(
     )
 
 
+def feed(command: str, chunks: Iterable[bytes], *, env: Mapping[str, str]) -> None:
+    """Pipe text to a pager, which is a shell command, and wait until the person has left it.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pager
+    try:
+        with subprocess.Popen(["/bin/sh", "-c", command], stdin=subprocess.PIPE, env=env) as pager:
+            assert pager.stdin is not None  # noqa: S101 -- as asked for
+            with suppress(BrokenPipeError), pager.stdin:
+                for chunk in chunks:
+                    pager.stdin.write(chunk)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class Program:
     """A program that runs beside the loop; leaving the `with` block kills its process group.
 
-    Until then it is not reaped, so that its pid and the id of its group stay its own.
+    Until then it is not reaped, so that its pid and the id of its group stay its own. It has a
+    session of its own. Unlike asyncio's subprocesses it needs no thread, which the agent's process
+    must not have.
 
     Args:
         output: gets standard output in chunks.

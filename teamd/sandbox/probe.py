@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from teamd.programs.run_program import run_to_end
+from teamd.programs import run_to_end
 from teamd.programs.seccomp import filter_to_read
 from teamd.sandbox import SANDBOXED
 from teamd.sandbox.bubblewrap import build_base

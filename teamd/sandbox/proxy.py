@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from teamd.programs import JOIN
-from teamd.programs.run_program import run_to_end
+from teamd.programs import JOIN, run_to_end
 from teamd.sandbox.policy import PROXY_PORT
 
 _STANDARD_PORTS: Final = (80, 443)

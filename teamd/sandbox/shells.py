@@ -15,10 +15,9 @@ from teamd import secret_environment
 from teamd.errors import TeamError
 from teamd.files import directories, files
 from teamd.process_id import Identity
-from teamd.programs import CONFINED, Sink
+from teamd.programs import CONFINED, Sink, run_to_end
 from teamd.programs.cgroup import Cgroup
 from teamd.programs.reaped import Reaped
-from teamd.programs.run_program import run_to_end
 from teamd.programs.sandboxed import Sandboxed
 from teamd.sandbox import GIT
 from teamd.sandbox.bubblewrap import ExpectedMounts, build_arguments, read_mounts

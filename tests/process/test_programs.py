@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from teamd.process_id import Identity
-from teamd.programs import Captured, capture, start_detached
-from teamd.programs.run_program import run_to_end
+from teamd.programs import Captured, capture, run_to_end, start_detached
 from tests.waiting import wait_until
 
 ENDS = """
@@ -162,7 +161,7 @@ def test_with_kill_group_nothing_outlives_the_program(
 
 INTERRUPTED = """
 import os, sys
-from teamd.programs.run_program import run_to_end
+from teamd.programs import run_to_end
 script = "read line; sleep 1000 & echo $! $$ >'%s'; wait" % sys.argv[1]
 argv, env = ["/bin/sh", "-c", script], dict(os.environ)
 run_to_end(argv, timeout_seconds=60, env=env, words=b"begin\\n", kill_group=True)

@@ -30,8 +30,7 @@ import pytest
 
 from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
-from teamd.programs import JOIN, reaper
-from teamd.programs.run_program import run_to_end
+from teamd.programs import JOIN, reaper, run_to_end
 from teamd.sandbox.build import build_shell, end_strays, remove_cgroups
 from teamd.sandbox.probe import probe
 from teamd.sandbox.shells import NoSandbox, SandboxedShell
