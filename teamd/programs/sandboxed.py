@@ -26,8 +26,8 @@ from teamd.programs.seccomp import filter_to_read
 
 # In the first process, where the socket is descriptor 9.
 WAIT: Final = "echo ready >&9\nread -r _ <&9 || exit 1\n"
-_READY: Final = b"ready\n"
-_FIRST: Final = b"}\n"  # the end of bubblewrap's report, see `--info-fd` in bwrap(1)
+READY: Final = b"ready\n"
+FIRST: Final = b"}\n"  # the end of bubblewrap's report, see `--info-fd` in bwrap(1)
 _SECONDS: Final = 60.0  # a sandbox takes milliseconds
 _LISTEN_SECONDS: Final = 0.5  # what bubblewrap began may outlive it, and say nothing more
 
@@ -39,7 +39,7 @@ class Gate:
     process reports when all mounts exist, waits for `open`, and reports again at its end.
 
     Attributes:
-        theirs: the standard input of the first process.
+        theirs: the standard input of the first process, to be closed once that has it.
     """
 
     def __init__(self) -> None:
@@ -47,28 +47,16 @@ class Gate:
         self._ours.settimeout(_LISTEN_SECONDS)
         self._said = b""
 
-    def first(self, runs: Callable[[], bool]) -> int:
-        """Wait for the first process of the sandbox; return its pid.
+    def read(self, end: bytes, runs: Callable[[], bool]) -> bytes:
+        """Read up to a delimiter.
 
         Args:
+            end: the delimiter.
             runs: returns whether bubblewrap runs.
-
-        Raises:
-            OSError: bubblewrap has ended before, or takes too long.
-        """
-        self.theirs.close()
-        return int(json.loads(self._heard(_FIRST, runs))["child-pid"])
-
-    def wait(self, runs: Callable[[], bool]) -> None:
-        """Wait until the command is ready to begin.
 
         Raises:
             OSError: the sandbox has ended before, or takes too long.
         """
-        self._heard(_READY, runs)
-
-    def _heard(self, end: bytes, runs: Callable[[], bool]) -> bytes:
-        """Read up to a delimiter."""
         deadline = time.monotonic() + _SECONDS
         while end not in self._said:
             went_on = runs()
@@ -294,10 +282,11 @@ class Sandboxed(Program):
         Raises:
             OSError: that failed, or the process has ended.
         """
-        first = self._gate.first(self._runs)
+        self._gate.theirs.close()
+        first = int(json.loads(self._gate.read(FIRST, self._runs))["child-pid"])
         if self._cgroup and not self._cgroup.joined:
             self._cgroup.add(first)  # takes as long as the mounts, which are made meanwhile
-        self._gate.wait(self._runs)
+        self._gate.read(READY, self._runs)
         check(first)
 
     async def end(self) -> ExitInfo:

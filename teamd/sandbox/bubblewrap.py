@@ -59,19 +59,14 @@ def _plain(path: str) -> str:
     return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), path) if "\\" in path else path
 
 
-def read_mounts(pid: int | str) -> tuple[Mount, ...]:
-    """Return the mounts that a process sees, the latest last.
+def read_mounts(pid: int | str) -> list[Mount]:
+    """Return the mounts that a process sees, the latest last; the kernel escapes newlines.
 
     Raises:
         OSError: the process has ended.
     """
     text = Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
-    return decode_mounts(text)
-
-
-def decode_mounts(text: str) -> tuple[Mount, ...]:
-    """Parse the kernel's list of mounts, which escapes newlines in paths."""
-    return tuple(Mount.decode(line) for line in text.split("\n") if line)
+    return [Mount.decode(line) for line in text.split("\n") if line]
 
 
 class ExpectedMounts:

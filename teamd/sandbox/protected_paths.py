@@ -179,7 +179,7 @@ def find_protected_paths(
     places = [_find(root, name, wants_file=files.get(name, False)) for name in names]
     places += [_find(root, name, wants_file=is_file) for name, is_file in _targets(root, places)]
     found = {place.path: place for place in reversed(places)}
-    return sorted(found.values(), key=lambda place: len(place.path.parts))
+    return [found[path] for path in sorted(found)]  # a folder is before those in it
 
 
 def watch_paths(workspace: Path, places: Iterable[ProtectedPath]) -> Callable[[], str]:

@@ -156,7 +156,7 @@ class _Folder:
             os.close(fd)
 
     def has(self, name: str) -> bool:
-        return self.fd >= 0 and name in self.names()
+        return name in self.names()
 
     def names(self) -> list[str]:
         return sorted(os.listdir(self.fd)) if self.fd >= 0 else []  # noqa: PTH208 -- a descriptor

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.sandbox.bubblewrap import ExpectedMounts, Mount, decode_mounts, read_mounts
+from teamd.sandbox.bubblewrap import ExpectedMounts, Mount, read_mounts
 from teamd.sandbox.protected_paths import PathState, ProtectedPath
 
 WORKSPACE = Path("/home/me/work")
@@ -131,9 +131,10 @@ def test_a_folder_with_a_longer_name_is_another_one() -> None:
     mounts.check([Mount("8:1", "/wide", "/x", read_only=True)])
 
 
-def test_a_line_of_mountinfo_is_parsed() -> None:
+def test_a_line_of_mountinfo_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     line = r"36 35 98:0 /mnt\0401 /mnt\134\0122 ro,noatime master:1 - ext3 /dev/root rw,errors=x"
     assert Mount.decode(line) == Mount("98:0", "/mnt 1", "/mnt\\\n2", read_only=True)
-    odd = "36 35 98:0 / /a\x0cb\x85c\u2028d rw - ext3 /dev/root rw\n"
-    assert [mount.point for mount in decode_mounts(odd * 2)] == ["/a\x0cb\x85c\u2028d"] * 2
     assert any(mount.point == "/" for mount in read_mounts("self"))
+    odd = "36 35 98:0 / /a\x0cb\x85c\u2028d rw - ext3 /dev/root rw\n"
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: odd * 2)
+    assert [mount.point for mount in read_mounts("self")] == ["/a\x0cb\x85c\u2028d"] * 2

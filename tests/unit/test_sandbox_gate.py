@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from teamd.programs.sandboxed import Gate
+from teamd.programs.sandboxed import FIRST, READY, Gate
 
 
 @pytest.mark.timeout(20)  # otherwise it takes a minute
@@ -13,7 +13,7 @@ def test_the_gate_does_not_wait_after_bubblewrap_has_ended() -> None:
     gate = Gate()
     outlives = gate.theirs.dup()
     with outlives, pytest.raises(TimeoutError):
-        gate.first(lambda: False)
+        gate.read(FIRST, lambda: False)
     gate.close()
 
 
@@ -21,13 +21,14 @@ def test_messages_of_bubblewrap_before_its_end_count() -> None:
     gate = Gate()
     with gate.theirs.dup() as theirs:
         theirs.send(b'{"child-pid": 7}\nready\n')
-        assert gate.first(lambda: False) == 7
-        gate.wait(lambda: False)
+        assert gate.read(FIRST, lambda: False) == b'{"child-pid": 7}\n'
+        gate.read(READY, lambda: False)
     gate.close()
 
 
 def test_a_sandbox_that_ends_too_early_is_an_error() -> None:
     gate = Gate()
+    gate.theirs.close()
     with pytest.raises(OSError, match="the sandbox could not be made"):
-        gate.first(lambda: True)
+        gate.read(FIRST, lambda: True)
     gate.close()
