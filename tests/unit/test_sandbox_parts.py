@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,10 @@ from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
 from teamd.process_id import Identity
 from teamd.sandbox.bubblewrap import build_arguments
-from teamd.sandbox.build import build_policy, clear_dead, own_places, placeholders_of
+from teamd.sandbox.build import build_policy, clear_dead, placeholders_of
 from teamd.sandbox.git_repository import keep_harmless, named_by_settings
 from teamd.sandbox.placeholders import Placeholders, RunningCommand
+from teamd.sandbox.policy import Policy
 from teamd.sandbox.probe import Probe, describe, find_program, probe
 from teamd.sandbox.protected_paths import (
     PathState,
@@ -176,118 +177,113 @@ def test_this_program_is_protected_if_it_is_in_the_workspace(tmp_path: Path) -> 
     assert other.protected == ()
 
 
+@pytest.fixture
+def with_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Policy]:
+    """Returns a policy whose PATH has these folders, of a workspace beside a team and a home."""
+
+    def make(*folders: str, read: tuple[Path, ...] = ()) -> Policy:
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        monkeypatch.setenv("PATH", os.pathsep.join(os.path.join(tmp_path, one) for one in folders))  # noqa: PTH118
+        tools, team = ToolSettings(env=("PATH",), read=read), TeamPaths(tmp_path / "team")
+        return build_policy(team, "ann", tools, workspace=tmp_path / "projects/mine")
+
+    return make
+
+
+def made(root: Path, *folders: str, **links: str) -> None:
+    """Make folders, and links to other paths; `__` in a link's name is a slash."""
+    for folder in folders:
+        (root / folder).mkdir(parents=True)
+    for name, target in links.items():
+        (root / name.replace("__", "/")).symlink_to(target)
+
+
 def test_no_folder_on_the_path_exposes_the_home_or_the_project(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, with_path: Callable[..., Policy]
 ) -> None:
     """A PATH may contain `.` by another name, or the folder of all projects."""
-    home, workspace = tmp_path / "home", tmp_path / "projects/mine"
-    (home / "bin").mkdir(parents=True)
-    workspace.mkdir(parents=True)
-    (tmp_path / "by-link").symlink_to(workspace.parent)
-    monkeypatch.setenv("HOME", str(home))
-    folders = [tmp_path / "projects", tmp_path / "by-link", home, home / "bin"]
-    monkeypatch.setenv("PATH", os.pathsep.join(map(str, folders)))
-    team = TeamPaths(workspace / ".team")
-    policy = build_policy(team, "ann", ToolSettings(env=("PATH",)), workspace=workspace)
+    made(tmp_path, "home/bin", "projects/mine", link="projects")
+    policy = with_path("projects", "link", "home", "home/bin")
     argv = build_arguments("bwrap", policy, ())
     mounted = [argv[at + 2] for at, word in enumerate(argv) if word.startswith("--ro-bind")]
-    assert [path for path in mounted if path in map(str, folders)] == [str(home / "bin")]
+    shown = [path for path in mounted if path.startswith(str(tmp_path)) and Path(path).exists()]
+    assert shown == [f"{tmp_path}/home/bin"]
 
 
-def test_a_path_that_a_command_could_redirect_is_not_mounted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_path_that_a_command_could_redirect_is_not_shown(
+    tmp_path: Path, with_path: Callable[..., Policy]
 ) -> None:
     """For example by a link in the workspace, or by an environment in its own home."""
-    home, workspace, team = tmp_path / "home", tmp_path / "work", tmp_path / "team"
-    mine = home / "python/bin"
-    for folder in (mine, home / "secret", workspace / ".venv/bin", team / "homes/ann/env/bin"):
-        folder.mkdir(parents=True)
-    for folder in (mine, team / "homes/ann/env/bin"):
-        (folder.parent / "pyvenv.cfg").touch()
-    (tmp_path / "by-link").symlink_to(workspace)
-    (workspace / ".venv/lib").symlink_to(home / "secret")
-    (workspace / ".venv/bin/python").symlink_to(mine / "python")
-    (workspace / ".venv/bin/x").symlink_to(team / "homes/ann/env/bin/x")
-    (workspace / "data").symlink_to(home / "secret")
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("PATH", f"{tmp_path}/by-link/.venv/bin:{workspace}/.venv/bin")
-    tools = ToolSettings(env=("PATH",), read=(tmp_path / "by-link/data", workspace / "data"))
-    policy = build_policy(TeamPaths(team), "ann", tools, workspace=workspace)
-    argv = build_arguments("bwrap", policy, ())
-    binds = [argv[at + 2] for at, word in enumerate(argv) if word.startswith("--ro-bind")]
-    shown = {path for path in binds if path.startswith(str(tmp_path)) and Path(path).exists()}
-    assert shown == {str(mine), str(mine.parent / "pyvenv.cfg")}
+    workspace, secret = tmp_path / "projects/mine", "../../../home/secret"
+    folders = (
+        "home/python/bin",
+        "home/secret",
+        "projects/mine/.venv/bin",
+        "team/homes/ann/env/bin",
+    )
+    made(tmp_path, *folders, link="projects/mine")
+    made(workspace, data="../../home/secret")
+    made(workspace / ".venv", lib=secret, bin__python="../../../../home/python/bin/python")
+    (workspace / ".venv/bin/x").symlink_to(tmp_path / "team/homes/ann/env/bin/x")
+    for name in ("home/python", "team/homes/ann/env"):
+        (tmp_path / name / "pyvenv.cfg").touch()
+    read = (tmp_path / "link/data", workspace / "data")
+    policy = with_path("link/.venv/bin", "projects/mine/.venv/bin", read=read)
+    shown = {path for path in policy.shown if Path(path).exists()}
+    assert shown == {f"{tmp_path}/home/python/{name}" for name in ("bin", "pyvenv.cfg")}
 
 
 def test_a_folder_inside_a_mounted_one_is_not_mounted_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, with_path: Callable[..., Policy]
 ) -> None:
-    shims, versions, elsewhere = (tmp_path / name for name in ("shims", "versions", "elsewhere"))
-    inner, linked = versions / "3.11/bin", versions / "linked/bin"
-    for folder in (shims, inner, elsewhere / "bin"):
-        folder.mkdir(parents=True)
-    linked.parent.symlink_to(elsewhere)
-    monkeypatch.setenv("PATH", os.pathsep.join(map(str, (shims, inner, linked))))
-    team = TeamPaths(tmp_path / "team")
-    policy = build_policy(team, "ann", ToolSettings(env=("PATH",)), workspace=tmp_path / "work")
-    shown = policy.shown
-    assert str(versions) in shown  # it is beside the shims
-    assert str(inner) not in shown
-    assert str(linked) not in shown  # a mount point cannot be below a link
-    assert str(elsewhere / "bin") in shown
+    made(tmp_path, "shims", "versions/3.11/bin", "other/bin", versions__linked="../other")
+    shown = with_path("shims", "versions/3.11/bin", "versions/linked/bin").shown
+    found = {path.removeprefix(f"{tmp_path}/") for path in shown if Path(path).exists()}
+    assert found == {"shims", "versions", "other/bin"}, "no mount point can be below a link"
 
 
 def test_a_linked_folder_may_contain_the_target_of_another_link(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, with_path: Callable[..., Policy]
 ) -> None:
     """A link cannot be a mount point, whichever folder of the PATH contains it."""
-    (tmp_path / "real/deep/a/bin").mkdir(parents=True)
-    (tmp_path / "shims").mkdir()
-    (tmp_path / "real/one").symlink_to("deep/a")
-    (tmp_path / "versions").mkdir()
+    made(tmp_path, "real/deep/a/bin", "shims", "versions", real__one="deep/a")
     (tmp_path / "versions/all").symlink_to(tmp_path / "real")
-    folders = ("real/one/bin", "shims", "versions/all")
-    monkeypatch.setenv("PATH", os.pathsep.join(f"{tmp_path}/{name}" for name in folders))
-    team = TeamPaths(tmp_path / "team")
-    policy = build_policy(team, "ann", ToolSettings(env=("PATH",)), workspace=tmp_path / "work")
-    shown = policy.shown
+    shown = with_path("real/one/bin", "shims", "versions/all").shown
     assert f"{tmp_path}/real" in shown
     assert not [folder for folder in shown if folder.startswith(f"{tmp_path}/real/")]
 
 
 def test_a_path_entry_with_dot_dot_is_resolved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, with_path: Callable[..., Policy]
 ) -> None:
     """It cannot be a mount point; if a command could redirect it, it is not mounted."""
-    workspace = tmp_path / "work"
-    for folder in ("a/b", "a/c", "work"):
-        (tmp_path / folder).mkdir(parents=True)
-    (workspace / "link").symlink_to(tmp_path / "a/b")
-    named = ("a/b/../c", "work/link/../c", "a/b")
-    path = os.pathsep.join(["/usr/bin", "bin", *(f"{tmp_path}/{one}" for one in named)])
-    monkeypatch.setenv("PATH", f"{path}{os.pathsep}/{tmp_path}/a")
-    policy = build_policy(
-        TeamPaths(tmp_path / "team"), "ann", ToolSettings(env=("PATH",)), workspace=workspace
-    )
-    straight = [f"{tmp_path}/{one}" for one in ("a/c", "work/link/../c", "a/b", "a")]
-    assert policy.variables["PATH"].split(os.pathsep) == ["/usr/bin", "bin", *straight]
+    made(tmp_path, "a/b", "a/c", "projects/mine")
+    (tmp_path / "projects/mine/link").symlink_to(tmp_path / "a/b")
+    policy = with_path("a/b/../c", "projects/mine/link/../c", "a/b", f"/{tmp_path}/a")
+    straight = [f"{tmp_path}/{one}" for one in ("a/c", "projects/mine/link/../c", "a/b", "a")]
+    assert policy.variables["PATH"].split(os.pathsep) == straight
     assert policy.shown == (f"{tmp_path}/a",)
 
 
 def test_a_link_to_below_itself_is_not_followed_endlessly(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, with_path: Callable[..., Policy]
 ) -> None:
-    (tmp_path / "env/bin").mkdir(parents=True)
-    (tmp_path / "env/lib").symlink_to("lib/deeper")
-    monkeypatch.setenv("PATH", f"{tmp_path}/env:{tmp_path}/env/bin")
-    policy = build_policy(
-        TeamPaths(tmp_path / "team"),
-        "ann",
-        ToolSettings(env=("PATH",)),
-        workspace=tmp_path / "work",
-    )
+    made(tmp_path, "env/bin", env__lib="lib/deeper")
+    policy = with_path("env", "env/bin")
     below = replace(policy, readable=(tmp_path / "env", tmp_path / "env/lib"))
     assert f"{tmp_path}/env" in below.shown
+
+
+def test_a_program_that_is_installed_later_is_shown(
+    tmp_path: Path, with_path: Callable[..., Policy]
+) -> None:
+    made(tmp_path, "programs", "env/bin")
+    (tmp_path / "env/pyvenv.cfg").touch()
+    policy = with_path("programs").refresh()
+    assert policy.shown == (f"{tmp_path}/programs",)
+    assert policy.refresh() is policy
+    made(tmp_path, programs__tool="../env/bin/tool")
+    assert f"{tmp_path}/env/bin" in policy.refresh().shown
 
 
 def test_a_chain_of_too_many_links_may_lead_anywhere(tmp_path: Path) -> None:
@@ -512,9 +508,3 @@ def test_a_sandbox_is_probed_until_one_works(
         assert process.probe_sandbox().works == (status == 0)
     assert process.probe_sandbox().works
     assert tries.read_text().splitlines() == ["tried"] * 2
-
-
-def test_the_program_itself_is_protected_if_it_is_in_the_workspace() -> None:
-    """Its next process runs outside of the sandbox."""
-    repository = Path(__file__).resolve().parents[2]
-    assert "teamd" in own_places(repository)
