@@ -133,7 +133,7 @@ def descriptors(pid: int, spare: int) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("spare", [-5, 0, 2, 4])
+@pytest.mark.parametrize("spare", [-5, 2])
 def test_teamd_without_free_descriptors_neither_dies_nor_spins(
     project: Project, spare: int
 ) -> None:

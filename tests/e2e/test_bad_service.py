@@ -168,15 +168,3 @@ def test_a_pause_that_the_service_asks_for_is_kept_unless_a_person_resumes(
     project.do("teamctl", "resume", "ann")
     project.wait_for("ann", "idle", turns=1)
     assert len(project.asked("ann")) == 2
-
-
-def test_mail_ends_the_rest_of_a_paused_teammate(project: Project) -> None:
-    """A person who sees that the service has recovered can resume at once."""
-    project.server.faults.push(Status(500), Status(500))
-    project.write("team.toml", "[model]\nattempts = 2\nretry_seconds = 0.01\n")
-    project.start()
-    project.do("teamctl", "spawn", "ann", "clerk", "Go.")
-    project.wait_for("ann", "paused")
-    assert "ann is paused" in project.run("teamctl", "send", "ann", "It is back.").complaint
-    project.wait_for("ann", "idle", turns=1)
-    assert "It is back." in project.asked("ann", least=1)[-1].asked.last_text

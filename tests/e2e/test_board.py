@@ -7,15 +7,13 @@ import os
 import re
 import signal
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from tests.e2e.harness import Project
-from tests.e2e.terminal import Terminal
 from tests.strict.asked import Asked
-from tests.strict.faults import Stall
 from tests.strict.replies import Answer, say, use
 from tests.waiting import wait_until
 
@@ -175,23 +173,6 @@ def test_an_idle_teammate_takes_the_next_task_of_its_role_at_once(project: Proje
     assert delivery["time"] - made < 5.0, "not at the look that comes twice a minute"
 
 
-def test_a_killed_teammate_continues_its_claimed_task(project: Project) -> None:
-    project.write("team.toml", "[tasks]\nauto_claim = true\n")
-    stall = Stall()
-    project.start()
-    project.do("teamctl", "spawn", "ann", "coder", "Wait.", "--wait")
-    first = project.wait_for("ann", "idle")["pid"]
-    project.server.faults.when(lambda asked: "so it is yours now" in asked.last_text, stall)
-    project.do("teamctl", "task", "add", "Write it")
-    assert stall.reached.wait(20)
-    os.kill(first, signal.SIGKILL)
-    stall.released.set()
-    project.wait_for("ann", "idle", turns=2)
-    assert project.member("ann")["pid"] != first
-    assert _read(project, "ann").count("so it is yours now") == 1
-    assert board(project)["1"]["owner"] == "ann"
-
-
 @pytest.fixture(scope="module")
 def still(running: Project) -> Project:
     """A board of three tasks: 2 waits for 1, and bob owns 3."""
@@ -255,19 +236,3 @@ def test_the_board_works_without_teamd(project: Project) -> None:
         },
     )
     assert completed.stdout.split() == ["plain,1", "plain,2"]
-
-
-def test_on_a_narrow_terminal_the_subject_is_cut_first(project: Project) -> None:
-    """The least important columns are left out, so that some words of the subject are visible."""
-    project.enlist("alice")
-    subject = "A subject that is longer than this"
-    project.do("teamctl", "task", "add", subject, "--check", "true", "--owner", "alice")
-    project.do("teamctl", "task", "update", "1", "--status", "completed")
-    project.environment |= {"COLUMNS": "42", "TERM": "xterm"}
-    with closing(Terminal(project, "teamctl", "tasks")) as terminal:
-        terminal.sees("A subject ")
-        assert terminal.process.wait(30) == 0
-        heading, row = terminal.shown.splitlines()[:2]
-    assert heading.split() == ["ID", "STATUS", "OWNER", "SUBJECT"]
-    assert row.split()[:3] == ["1", "checking", "alice"]
-    assert row.rstrip().endswith("…")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from threading import Event
+import time
 
 import pytest
 
 from teamd.agent.conversation.prompts import DEMAND
 from tests.e2e.harness import Project
-from tests.strict.asked import Asked
-from tests.strict.replies import Answer, decline, say, use
+from tests.strict.faults import Status
+from tests.strict.replies import decline, say, use
 from tests.waiting import wait_until
 
 
@@ -33,33 +33,6 @@ def test_a_prompt_is_answered_with_the_final_text_of_the_leads_turn(led: Project
     assert led.member("lead")["status"] in ("idle", "working")
 
 
-def test_the_lead_spawns_and_is_woken_by_the_report_of_the_teammate(led: Project) -> None:
-    """Row "lead": its inbox is checked before its model calls too."""
-    told = Event()
-
-    def lead(asked: Asked) -> Answer:
-        if 'teammate_id="alice"' in asked.last_text:
-            return say("Alice is done.")
-        if asked.last_results:
-            return say("Alice is at it.")
-        return use(("spawn_teammate", {"name": "alice", "role": "coder", "prompt": "Do it."}))
-
-    def alice(asked: Asked) -> Answer:
-        assert told.wait(60), "the person has read the first answer"
-        if asked.last_results:
-            return say("Over.")
-        return use(("send_message", {"to": "lead", "content": "done"}))
-
-    led.stage.act("lead", lead)
-    led.stage.act("alice", alice)
-    assert led.do("teamctl", "chat", "Have it done.") == "Alice is at it.\n"
-    told.set()
-    wait_until(lambda: len(led.asked("lead")) == 3, what="the lead has woken by itself")
-    assert "done" in led.asked("lead", least=1)[-1].asked.last_text
-    assert 'teammate_id="lead"' in led.asked("alice", least=1)[0].asked.last_text
-    assert "no new mail" in led.do("teamctl", "inbox"), "the lead's mail is not the person's"
-
-
 def test_teammates_cannot_spawn_and_the_lead_cannot_be_spawned(led: Project) -> None:
     """The toolbox decides by the caller, not by the request."""
     led.stage.play(
@@ -75,20 +48,6 @@ def test_teammates_cannot_spawn_and_the_lead_cannot_be_spawned(led: Project) -> 
     refused = led.run("teamctl", "spawn", "lead", "boss", "Go.")
     assert refused.status == 1
     assert "'lead' cannot be a teammate's name" in refused.complaint
-
-
-@pytest.mark.slow
-def test_while_an_agent_leads_the_person_is_user(led: Project) -> None:
-    led.stage.play("lead", use(("send_message", {"to": "user", "content": "a word"})), say("Ok."))
-    led.do("teamctl", "chat", "Write to me.")
-    assert "a word" in led.do("teamctl", "inbox")
-    led.do("teamctl", "send", "lead", "And you?")
-    wait_until(lambda: len(led.asked("lead")) == 3, what="the lead has read it")
-    assert 'teammate_id="user"' in led.asked("lead", least=1)[-1].asked.last_text
-    led.do("teamctl", "shutdown", "lead")
-    led.stage.play("bob", use(("send_message", {"to": "lead", "content": "to you"})), say("Ok."))
-    led.do("teamctl", "spawn", "bob", "clerk", "Report.", "--wait")
-    assert "to you" in led.do("teamctl", "inbox"), "the person is the lead again"
 
 
 def test_the_chat_shows_words_calls_and_mail_and_the_team_outlives_it(led: Project) -> None:
@@ -239,21 +198,63 @@ def test_an_empty_prompt_costs_nothing(led: Project, prompt: str) -> None:
     assert led.member("lead") == {}
 
 
-def test_a_chat_with_a_silent_pipe_shows_new_words_of_the_lead(led: Project) -> None:
-    """The lead wakes on its own; a listener need not say anything first."""
+_SETTINGS = "[model]\nmax_tokens = 1000\n[limits]\nteammate_tokens = {}\n"
+_WAITS = "then `teamctl resume lead`; the message waits in its inbox until then"
+_GRACE_SECONDS = 30
+_NEW_SECONDS = 2.0
 
-    def lead(asked: Asked) -> Answer:
-        return say("Alice is done." if 'teammate_id="alice"' in asked.last_text else "Hello.")
 
-    led.stage.act("lead", lead)
-    out = led.folder / "out"
-    with out.open("w") as written:
-        chat = led.begin("teamctl", "chat", stdin=subprocess.PIPE, stdout=written)
-        assert chat.stdin is not None
-        chat.stdin.write("Hi.\n")
-        chat.stdin.flush()
-        wait_until(lambda: "Hello." in out.read_text(), what="the answer")
-        led.do("teamctl", "send", "lead", "over", "--from", "alice")
-        wait_until(lambda: "Alice is done." in out.read_text(), what="what it says by itself")
-        chat.stdin.close()
-        assert chat.wait(20) == 0
+@pytest.fixture
+def held(project: Project) -> Project:
+    """A team whose lead reached its limit some time ago."""
+    project.write("team.toml", _SETTINGS.format(20_000))
+    project.stage.act("lead", lambda asked: use(("bash", {"command": f"true {len(asked.turns)}"})))
+    project.start()
+    ended = project.run("teamctl", "chat", "go")
+    assert ended.status == 1
+    assert "lead is paused: the next call does not fit" in ended.complaint
+    project.wait_for("lead", "paused")
+    project.stage.act("lead", lambda asked: say(f"Read {'again' in asked.heard}."))
+    return project
+
+
+@pytest.mark.slow
+def test_a_prompt_fails_with_the_reason_and_is_read_once_the_lead_is_resumed(held: Project) -> None:
+    refused = held.run("teamctl", "chat", "again", timeout_seconds=_GRACE_SECONDS)
+    assert (refused.status, refused.stdout) == (1, "")
+    assert refused.complaint.startswith(
+        "teamctl: lead is paused: the next call does not fit into what is left of "
+    )
+    assert refused.complaint.endswith(_WAITS)
+    assert "again" in held.mail("lead")
+    held.write("team.toml", _SETTINGS.format(900_000))
+    held.do("teamctl", "resume", "lead")
+    wait_until(lambda: not held.mail("lead"), what="the lead has read it")
+    assert held.do("teamctl", "chat", "once more") == "Read True.\n"
+
+
+@pytest.mark.slow
+def test_a_pipe_fails_with_the_reason_and_leaves_the_rest_unread(held: Project) -> None:
+    refused = held.run("teamctl", "chat", stdin="one\ntwo\n", timeout_seconds=_GRACE_SECONDS)
+    assert refused.status == 1
+    assert refused.complaint.endswith(_WAITS)
+    assert "one" in held.mail("lead")
+    assert "two" not in held.mail("lead")
+
+
+@pytest.mark.slow
+def test_mail_ends_any_other_pause(project: Project) -> None:
+    """The person's words restart a failed lead, whatever its status in the roster."""
+
+    def settled() -> object:
+        return time.time() - project.member("lead")["since"] > _NEW_SECONDS
+
+    project.start()
+    project.server.faults.when(lambda asked: "first" in asked.last_text, Status(400))
+    failed = project.run("teamctl", "chat", "first")
+    assert failed.complaint.startswith("teamctl: lead is paused: ")
+    assert failed.complaint.endswith("begin anew with `teamctl chat --fresh`")
+    project.wait_for("lead", "paused")
+    wait_until(settled, what="its process is not new any more")
+    project.stage.play("lead", say("Now it works."))
+    assert project.do("teamctl", "chat", "second") == "Now it works.\n"

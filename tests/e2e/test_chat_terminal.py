@@ -55,21 +55,6 @@ def test_unprompted_words_of_the_lead_appear_above_the_typed_line(
     assert terminal.process.wait(20) == 0
 
 
-@pytest.mark.slow
-def test_ctrl_c_stops_the_turn_and_the_chat_continues(led: Project, terminal: Terminal) -> None:
-    led.stage.act("lead", lambda _: use(("bash", {"command": "echo > begun; sleep 1000"})))
-    terminal.type(b"Take your time\r")
-    wait_until((led.folder / "begun").exists, what="the tool runs")
-    led.stage.act("lead", lambda _: say("I am here."))
-    terminal.type(CTRL_C)
-    terminal.sees("interrupted")
-    terminal.type(b"Still there?\r")
-    terminal.sees("I am here.")
-    terminal.type(b"/quit\r")
-    assert terminal.process.wait(20) == 0
-    assert led.member("lead")["pid"] is not None
-
-
 def test_ctrl_c_ends_the_wait_for_a_silent_reply(led: Project, terminal: Terminal) -> None:
     stall = Stall()
     led.server.faults.when(lambda asked: asked.name == "lead", stall)
@@ -103,27 +88,6 @@ def test_a_pipe_receives_plain_lines_only(led: Project) -> None:
     greeting, *rest = out.read_text().splitlines()
     assert greeting.startswith("You talk to lead")
     assert rest == ["Yes?"]
-
-
-@pytest.mark.slow
-def test_words_of_the_lead_without_a_chat_are_shown_at_the_next(
-    led: Project, terminal: Terminal
-) -> None:
-    terminal.type(b"Hello\r")
-    terminal.sees("Yes?")
-    terminal.type(b"/quit\r")
-    assert terminal.process.wait(20) == 0
-    led.stage.act("lead", lambda _: say("By the way, the disk is full."))
-    led.do("teamctl", "send", "lead", "over", "--from", "alice")
-    led.wait_for("lead", "idle", turns=2)
-    for times in (1, 0):
-        later = Terminal(led)
-        later.sees("\n>")
-        assert later.shown.count("By the way") == times
-        assert "Yes?" not in later.shown
-        later.type(b"/quit\r")
-        assert later.process.wait(20) == 0
-        later.close()
 
 
 def test_alt_enter_starts_another_line_of_the_same_message(

@@ -101,39 +101,3 @@ def test_a_restart_is_not_delayed_by_an_hour(
     wait_until(lambda: project.member("ann")["pid"] is None, what="ann waits for her restart")
     set_clock("-1h")
     wait_until(lambda: project.member("ann")["pid"] is not None, what="ann is back")
-
-
-@pytest.mark.slow
-def test_a_request_is_in_time_whatever_the_clock_says(
-    project: Project, set_clock: Callable[[str], object]
-) -> None:
-    """The clock is set between request and reading, as if two containers disagreed on it."""
-    pid = project.start()
-    for name, hours in (("ann", "-1h"), ("bob", "+1h")):
-        set_clock("+0")
-        os.kill(pid, signal.SIGSTOP)
-        spawn = project.begin("teamctl", "spawn", name, "coder", "Go.", "--wait")
-        wait_until(lambda: project.mail("teamd"), what="the request stands in the inbox")
-        set_clock(hours)
-        os.kill(pid, signal.SIGCONT)
-        assert spawn.wait(30) == 0
-    assert project.log("teamd", "request came too late") == []
-
-
-@pytest.mark.slow
-def test_a_late_request_is_refused_although_the_clock_was_set_back(
-    project: Project, set_clock: Callable[[str], object]
-) -> None:
-    """The caller was told that the request will not be started."""
-    project.start()
-    with true_clock(project):
-        project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
-    project.wait_for("ann", "idle")
-    os.kill(project.supervisor, signal.SIGSTOP)
-    with true_clock(project):
-        asked = project.run("teamctl", "shutdown", "ann", "--timeout", "0.1")
-    assert asked.status == 4
-    set_clock("-1h")
-    os.kill(project.supervisor, signal.SIGCONT)
-    wait_until(lambda: project.log("teamd", "request came too late"), what="it is refused")
-    assert project.member("ann")["status"] == "idle"

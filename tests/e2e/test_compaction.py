@@ -95,29 +95,6 @@ def input_tokens(accepted: Accepted) -> int:
 
 
 @pytest.mark.slow
-def test_a_compacted_teammate_does_not_forget_its_team(cramped: Project) -> None:
-    """Users of the nearest product saw compacted leads that had forgotten their team."""
-    plain = steps(15)
-
-    def alice(asked: Asked) -> Answer:
-        if "Who are you?" in asked.last_text:
-            found = re.search(r"<still-holds>\n([^\n]*)\n", asked.heard)
-            known = found[1] if found else "nobody"
-            return use(("send_message", {"to": "bob", "content": f"I was told: {known}"}))
-        return plain(asked)
-
-    cramped.stage.act("alice", alice)
-    cramped.start()
-    cramped.do("teamctl", "spawn", "alice", "stepper", TASK, "--wait")
-    wait_until(lambda: summarised(cramped), what="a summary")
-    cramped.do("teamctl", "spawn", "bob", "tester", "Wait.", "--wait")
-    cramped.do("teamctl", "send", "alice", "Who are you?", "--from", "bob")
-    wait_until(lambda: len(cramped.asked("bob")) == 2, what="bob's mail")
-    told = cramped.asked("bob", least=2)[1].asked.last_text
-    assert "I was told: You are 'alice', role: stepper, a member of the team 'default'" in told
-
-
-@pytest.mark.slow
 def test_a_subagent_outgrows_its_context_and_finishes(cramped: Project) -> None:
     count = 20
     assert count * OUTPUT_BYTES / 4 > 2 * CONTEXT

@@ -111,28 +111,6 @@ def test_a_copy_is_kept_at_shutdown_and_found_at_the_next_spawn(
     )
 
 
-@pytest.mark.slow
-def test_discard_resets_a_copy_and_keeps_its_work(project: Project, repository: Path) -> None:
-    project.stage.play(
-        "alice", use(COMMIT, ("write_file", {"path": "n.txt", "content": "n"})), say("Done.")
-    )
-    project.start()
-    project.do("teamctl", "spawn", "alice", "coder", "Go.", "--worktree", "--wait")
-    refused = project.run("teamctl", "discard", "alice")
-    assert refused.status == 1
-    assert refused.complaint == (
-        "teamctl: alice has work that nobody merged: 1 commit and 1 file; `teamctl discard alice "
-        "--force` discards it, and keeps it for 30 days"
-    )
-    done = json.loads(project.do("teamctl", "discard", "alice", "--force", "--json"))
-    assert done["kept"].startswith("refs/teamd/discarded/alice/")
-    assert git(repository, "show", f"{done['kept']}:n.txt") == "n"
-    assert git(repository, "show", f"{done['kept']}:a.txt") == "mine"
-    assert (project.paths.copy("alice") / "a.txt").read_text() == "one\n"
-    assert not (project.paths.copy("alice") / "n.txt").exists()
-    assert project.do("teamctl", "diff", "alice") == ""
-
-
 def test_settings_give_each_teammate_a_copy(project: Project, repository: Path) -> None:
     declared = '[[teammate]]\nname = "{}"\nrole = "coder"\nprompt = "Go."\n'
     settings = "[team]\nworktree = true\n" + declared.format("alice")
@@ -208,30 +186,6 @@ def test_a_difference_is_paged_and_coloured_as_in_the_persons_git(
     assert "\x1b]0;title" in project.do("teamctl", "diff", "alice"), "a patch is as it is"
     document = json.loads(project.do("teamctl", "diff", "alice", "--json"))
     assert document["diff"].startswith("diff --git a/a.txt b/a.txt")
-
-
-@pytest.mark.slow
-def test_git_hooks_and_filters_of_a_copy_do_not_run_in_the_persons_commands(
-    project: Project, repository: Path
-) -> None:
-    project.start()
-    project.do("teamctl", "spawn", "alice", "coder", "Go.", "--worktree", "--wait")
-    copy, mark = project.paths.copy("alice"), project.root / "ran"
-    for name in ("core.fsmonitor", "core.pager", "diff.external", "filter.x.clean", "alias.status"):
-        git(copy, "config", name, f"touch {mark}; cat")
-    (copy / ".gitattributes").write_text("* filter=x diff=x\n")
-    for name in ("post-checkout", "reference-transaction", "post-index-change", "pre-commit"):
-        (copy / ".git/hooks" / name).write_text(f"#!/bin/sh\ntouch {mark}\n")
-        (copy / ".git/hooks" / name).chmod(0o755)
-    (copy / "a.txt").write_text("changed\n")
-    for words in (("team",), ("team", "--json"), ("diff", "alice"), ("merge", "alice")):
-        project.run("teamctl", *words)
-    project.run("teamctl", "discard", "alice", "--force")
-    project.run("teamctl", "shutdown", "alice")
-    project.do("teamctl", "spawn", "alice", "coder", "Go on.", "--wait")
-    assert not mark.exists()
-    git(copy, "status", check=False)
-    assert mark.exists(), "the plants are alive"
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import pytest
 
 from tests.e2e.harness import Project
 from tests.repositories import git, make_repository
-from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
 # Before the commit is pinned; and in the sandbox, when half of the copy exists.
@@ -110,12 +109,11 @@ def test_a_killed_copy_process_leaves_nothing_behind(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", POINTS)
 def test_after_a_killed_supervisor_the_next_spawn_makes_the_copy(
-    words: str, project: Project, repository: Path, brake: Brake
+    project: Project, repository: Path, brake: Brake
 ) -> None:
-    brake.pull(words)
-    command, maker = begin_spawn(project, words)
+    brake.pull(POINTS[1])
+    command, maker = begin_spawn(project, POINTS[1])
     os.kill(project.supervisor, signal.SIGKILL)
     command.communicate(timeout=30)
     assert command.returncode == 3
@@ -175,21 +173,6 @@ def test_a_declared_teammate_gets_its_copy_after_a_kill(project: Project, reposi
     wait_until(lambda: not stopped_at(project, POINTS[1]), what="the maker ends")
     brake.release()
     project.start()
-    check_whole(project, repository)
-
-
-@pytest.mark.slow
-def test_leftovers_of_a_killed_teammate_in_its_copy_are_repaired(
-    project: Project, repository: Path
-) -> None:
-    """A leftover placeholder would block a file of the project."""
-    project.stage.play("alice", use(("background_run", {"command": "sleep 600"})), say("It runs."))
-    project.start()
-    project.do(*SPAWN, "--wait")
-    held = project.paths.copy("alice") / ".teams"
-    assert held.is_dir()
-    os.kill(project.member("alice")["pid"], signal.SIGKILL)
-    wait_until(lambda: not held.exists(), what="its placeholder is removed")
     check_whole(project, repository)
 
 

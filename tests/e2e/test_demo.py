@@ -1,4 +1,4 @@
-"""`teamctl demo` shows real work, and leaves no files or processes."""
+"""`teamctl demo` shows real work, notices missing steps, and leaves no files or processes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,84 @@ import json
 import os
 import re
 import select
+import shutil
+import signal
 import socket
+import subprocess
 import termios
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import pytest
 
-from tests.e2e.hall import Hall, opened
-from tests.e2e.harness import Project
-from tests.e2e.harness import opened as project_in
+import teamctl.demo
+from teamd.settings.trust import TrustStore
+from tests.e2e.harness import PROGRAMS, Ended, Project, opened
+
+STORY: Final = Path(teamctl.demo.__file__).with_name("story.toml")
+
+
+class Hall:
+    """A project of a person who watches the demo, and the folder for its temporary files."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.temporary = project.root / "tmp"
+        self.temporary.mkdir()
+        project.environment["TMPDIR"] = str(self.temporary)
+
+    def watch(self, *arguments: str, cwd: Path | None = None) -> Ended:
+        """Run the demo without pauses."""
+        return self.project.run("teamctl", "demo", "--fast", *arguments, cwd=cwd)
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a demo whose output is read while it plays."""
+        pipe = subprocess.PIPE
+        return self.project.begin("teamctl", "demo", *arguments, stdout=pipe, stderr=pipe)
+
+    def hide_git(self) -> None:
+        """Set a PATH without git; the demo then ends before its copy of a repository."""
+        programs = self.project.root / "programs"
+        programs.mkdir()
+        where = f"/usr/local/bin:/usr/bin:/bin:{PROGRAMS}"
+        for name in ("bwrap", "bash", "python3", "teamctl"):
+            (programs / name).symlink_to(shutil.which(name, path=where) or name)
+        self.project.environment["PATH"] = str(programs)
+
+    def altered(self, *changes: tuple[str, str]) -> str:
+        """Return a copy of the story with the first occurrence of some words replaced."""
+        text = STORY.read_text(encoding="utf-8")
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new, 1)
+        return str(self.project.write("story.toml", text))
+
+    def assert_cleared(self) -> None:
+        """Check that no process and no folder is left."""
+        assert self.project.survivors() == {}
+        assert list(self.temporary.iterdir()) == []
+        assert list(TrustStore(self.project.environment).confirmed()) == []
+
+
+@contextmanager
+def watched(project: Project) -> Iterator[Hall]:
+    """Yield a hall in a project whose model server is never called."""
+    yield Hall(project)
+    assert not project.server.requests, "the demo has asked a model"
+
+
+def read_until(stream: IO[str] | None, words: str) -> str:
+    """Read lines up to the first that contains these words; return them."""
+    assert stream is not None
+    lines: list[str] = []
+    while words not in (line := stream.readline()):
+        assert line, f"it ended without {words!r}: {lines}"
+        lines.append(line)
+    return "".join([*lines, line])
+
 
 FIRST_LINE: Final = (
     "Only the model's words are scripted; processes, mail, tools and files are real."
@@ -31,7 +96,7 @@ HOSTILE_GIT: Final = (
 
 @pytest.fixture
 def hall(project: Project) -> Iterator[Hall]:
-    with opened(project) as made:
+    with watched(project) as made:
         yield made
 
 
@@ -61,7 +126,7 @@ class Performances:
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Performances]:
     """The person has a team, and git settings that would make the demo fail."""
-    with project_in(tmp_path_factory.mktemp("played")) as project, opened(project) as hall:
+    with opened(tmp_path_factory.mktemp("played")) as project, watched(project) as hall:
         home = Path(project.environment["HOME"])
         (home / ".gitconfig").write_text(HOSTILE_GIT, encoding="utf-8")
         project.paths.create()
@@ -230,19 +295,81 @@ def test_keep_leaves_a_folder_to_explore(played: Performances) -> None:
     assert "AssertionError" in shown.stdout
 
 
-@pytest.mark.slow
-def test_on_a_narrow_terminal_each_event_stays_on_its_line(played: Performances) -> None:
-    """In colours, and without moving the cursor."""
-    assert "\x1b[" in played.shown
-    plain = re.sub(r"\x1b\[[\d;]*m", "", played.shown)
-    assert "\x1b" not in plain, "the cursor is moved"
-    events = re.findall(r"^( *\d+\.\ds .*?)\r$", plain, re.MULTILINE)
-    assert len(events) > 20
-    assert max(map(len, events)) == NARROW
-
-
 def read_terminal(master: int) -> bytes:
     """Read the output; empty once every process has closed the terminal."""
     with suppress(OSError):  # EIO
         return os.read(master, 4096)
     return b""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "moment"),
+    [
+        (signal.SIGINT, "writes roman.py"),
+        (signal.SIGHUP, "spawns bob"),
+    ],
+    ids=str,
+)
+def test_an_interrupted_demo_leaves_nothing_behind(
+    hall: Hall, number: signal.Signals, moment: str
+) -> None:
+    begun = hall.begin()
+    read_until(begun.stdout, moment)
+    begun.send_signal(number)
+    stdout, stderr = begun.communicate(timeout=60)
+    assert begun.returncode == 128 + number
+    assert stderr == (
+        f"teamctl: the demo was ended by {number.name}; teamd has ended, and its folder is gone\n"
+    )
+    assert "All of it happened" not in stdout
+    hall.assert_cleared()
+
+
+@pytest.mark.slow
+def test_a_demo_whose_reader_goes_away_leaves_nothing_behind(hall: Hall) -> None:
+    """For example `teamctl demo | head`."""
+    begun = hall.begin("--fast")
+    read_until(begun.stdout, "starts teamd")
+    assert begun.stdout is not None
+    begun.stdout.close()
+    assert begun.wait(60) == 0
+    hall.assert_cleared()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("step", "changes"),
+    [
+        ("the first check of carl's work fails", [("echo 1994", "echo 2216")]),
+        ("the check passes once carl has mended it", [("-values[sign] if less", "0 if less")]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_demo_fails_and_names_the_missing_step(
+    hall: Hall, step: str, changes: list[tuple[str, str]]
+) -> None:
+    """Here the script has other words; a broken tool, mailbox or process shows in the same way.
+
+    tests/unit/test_demo_parts.py covers each step before carl's.
+    """
+    ended = hall.watch("--script", hall.altered(*changes))
+    assert ended.status == 1
+    assert ended.complaint.startswith(f"teamctl: the demo failed: this did not happen: {step}")
+    assert "All of it happened" not in ended.stdout
+    hall.assert_cleared()
+
+
+@pytest.mark.slow
+def test_the_demo_runs_the_program_to_verify_the_teams_claim(hall: Hall) -> None:
+    """Bob's command prints that all tests pass without running any."""
+    lie = "printf 'Ran 3 tests in 0s\\\\n\\\\nOK'"
+    first = '{ command = "python3 -m unittest" }'
+    text = STORY.read_text(encoding="utf-8").replace("900: ", "901: ")
+    honest, _, rest = text.rpartition(first)
+    story = hall.project.write("story.toml", f'{honest}{{ command = "{lie}" }}{rest}')
+    hall.hide_git()  # carl's part is not needed here
+    ended = hall.watch("--script", str(story))
+    assert ended.status == 1
+    assert "this did not happen: the program works" in ended.complaint
+    assert "last line 'MCMXCIII'" in ended.complaint

@@ -51,6 +51,8 @@ MISUSED = [
     ("teamctl shutdown", "name a teammate, or give --all"),
     ("teamctl shutdown ann --all", "name a teammate, or give --all"),
     ("teamd stop --timeout 0", "Invalid value for '--timeout'"),
+    ("teamctl shutdown ann --timeout nan", "is no time; give up to 86400 seconds"),
+    ("teamctl shutdown ann --timeout -1", "is no time; give up to 86400 seconds"),
 ]
 MISTAKEN = [
     (
@@ -129,6 +131,9 @@ def test_without_teamd_only_commands_that_need_it_are_refused(still: Project) ->
     calls = (
         "teamctl spawn ann coder x --no-start",
         "teamctl shutdown ann",
+        "teamctl interrupt ann",
+        "teamctl pause ann",
+        "teamctl ps",
         "teamd stop",
         "teamd reload",
     )

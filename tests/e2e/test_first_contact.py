@@ -8,7 +8,6 @@ from teamd.team import teams
 from tests.children import holding
 from tests.e2e.harness import Project
 from tests.e2e.terminal import Terminal
-from tests.strict.replies import say
 
 
 @pytest.mark.parametrize("command", [("spawn", "ada", "coder", "Work.", "--wait"), ("chat", "Hi.")])
@@ -21,16 +20,6 @@ def test_spawn_and_chat_start_teamd_and_say_so(project: Project, command: tuple[
     assert last == f"teamctl: teamd (pid {project.supervisor}) runs; `teamd stop` ends it"
     again = project.run("teamctl", *command, "--fresh")
     assert (again.status, again.stderr) == (0, "")
-
-
-@pytest.mark.parametrize("command", [("spawn", "ada", "coder", "Work."), ("chat", "Hi.")])
-def test_no_start_starts_nothing(project: Project, command: tuple[str, ...]) -> None:
-    project.enlist("bob")
-    refused = project.run("teamctl", *command, "--no-start")
-    assert refused.status == 3
-    assert refused.complaint == (
-        f"teamctl: no teamd runs for {project.paths.root}; start it with `teamd start`"
-    )
 
 
 def test_a_mistake_in_the_settings_is_reported_before_anything_starts(project: Project) -> None:
@@ -114,13 +103,6 @@ def test_delete_asks_on_a_terminal(project: Project) -> None:
         terminal.sees("is deleted" if answer == "y" else "nothing was done")
         terminal.close()
         assert project.paths.home.joinpath(".teams", "web").exists() is there
-
-
-def test_chat_alone_starts_a_team_with_a_lead(project: Project) -> None:
-    """The first contact takes a single command."""
-    project.stage.play("lead", say("Welcome."))
-    done = project.run("teamctl", "chat", "Hello.")
-    assert (done.status, done.stdout) == (0, "Welcome.\n")
 
 
 def test_a_slow_start_says_so(project: Project) -> None:

@@ -15,7 +15,11 @@ import pytest
 
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
+from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
+from teamd.messages import Message
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Delivered
 from tests.children import holding
 from tests.e2e.harness import Project
 from tests.shells import links
@@ -156,14 +160,6 @@ def test_a_request_is_shown_with_the_command_that_answers_it_or_with_its_answer(
         assert lines[10:] == [f"  {answers}", "  No 3."]
 
 
-def test_a_request_whose_file_cannot_be_read_is_mail_like_other(ann: Project) -> None:
-    ann.paths.requests.mkdir(exist_ok=True)
-    ann.paths.request("abc0").symlink_to("/dev/null")
-    asks = {"from": "ann", "type": "plan_approval_request", "request_id": "abc0", "content": "So?"}
-    put(ann, "lead", json.dumps(asks))
-    assert ann.do("teamctl", "inbox").splitlines()[1:] == ["  So?"]
-
-
 @pytest.mark.parametrize(("to", "options"), [("ann", ["ann"]), ("lead", [])])
 def test_following_as_json_prints_a_message_per_line(
     ann: Project, to: str, options: list[str]
@@ -180,3 +176,57 @@ def test_following_as_json_prints_a_message_per_line(
         following.kill()
     assert [first["content"], second["content"]] == ["one\ntwo", "three"]
     assert (first["from"], second["id"]) == ("bob", "2")
+
+
+def test_a_message_resent_by_a_restarted_teammate_is_read_once(project: Project) -> None:
+    """It was killed after sending and before recording that; the id is the same."""
+    project.enlist("bob")
+    message = Message(id="call-1", sender="bob", to="lead", content="Done.")
+    box = Mailbox(project.paths, "lead")
+    box.put(message, message)
+    assert project.do("teamctl", "inbox").count("Done.") == 1
+    box.put(message)
+    assert json.loads(project.do("teamctl", "inbox", "--json")) == {"messages": []}
+    assert project.do("teamctl", "inbox") == "no new mail\n"
+    assert len(project.records("user", "mail")) == 1
+
+
+def test_mail_held_by_a_killed_reader_is_read_together_with_the_rest(project: Project) -> None:
+    """It comes in a separate batch, which a person could take for all mail."""
+    project.enlist("bob")
+    box = Mailbox(project.paths, "lead")
+    box.put(Message(sender="bob", to="lead", content="One."))
+    box.take()
+    box.put(Message(sender="bob", to="lead", content="Two."))
+    shown = project.do("teamctl", "inbox")
+    assert "One." in shown
+    assert "Two." in shown
+    assert project.do("teamctl", "inbox") == "no new mail\n"
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_mail_kept_by_a_killed_reader_hides_no_later_mail(
+    project: Project, options: tuple[str, ...]
+) -> None:
+    """The reader was killed after it showed a batch, so that batch has no new mail."""
+    project.enlist("bob")
+    box = Mailbox(project.paths, "lead")
+    box.put(Message(sender="bob", to="lead", content="One."))
+    kept = Transcript(project.paths.transcript("user"))
+    kept.append(Delivered(messages=box.take().messages))
+    box.put(Message(sender="bob", to="lead", content="Two."))
+    shown = project.do("teamctl", "inbox", *options)
+    assert "One." not in shown
+    assert "Two." in shown
+    assert not box.waiting()
+
+
+def test_json_is_one_document_and_the_next_call_prints_the_rest(project: Project) -> None:
+    project.enlist("bob")
+    box = Mailbox(project.paths, "lead")
+    box.put(Message(sender="bob", to="lead", content="One."))
+    box.take()
+    box.put(Message(sender="bob", to="lead", content="Two."))
+    for words in ("One.", "Two."):
+        (message,) = json.loads(project.do("teamctl", "inbox", "--json"))["messages"]
+        assert message["content"] == words

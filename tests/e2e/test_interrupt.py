@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
@@ -75,40 +74,6 @@ def test_an_interrupt_ends_a_streaming_reply_or_the_wait_for_a_retry(
     team.wait_for(name, "idle", turns=1)
 
 
-def test_an_interrupted_call_is_charged(team: Project) -> None:
-    """The service may charge for the started call, so it counts in full."""
-    team.server.faults.when(lambda asked: asked.name == "cleo", Stall())
-    team.do("teamctl", "spawn", "cleo", "coder", "Work.")
-    wait_until(lambda: team.server.faults.left == 0, what="the server fails")
-    team.do("teamctl", "interrupt", "cleo")
-    team.wait_for("cleo", "idle")
-    usage = json.loads(team.do("teamctl", "usage", "--json"))
-    (cleo,) = [one for one in usage["members"] if one["name"] == "cleo"]
-    assert cleo["output_tokens"] > 0
-
-
-@pytest.mark.parametrize(
-    ("call", "sentence"),
-    [
-        (
-            ("interrupt", "dora"),
-            "dora is idle; there is nothing to interrupt: `teamctl send` reaches it",
-        ),
-        (("interrupt", "dxra"), "no teammate named 'dxra'"),
-        (("pause", "dxra"), "no teammate named 'dxra'"),
-    ],
-)
-def test_a_teammate_that_cannot_be_interrupted_or_paused_is_refused(
-    team: Project, call: tuple[str, ...], sentence: str
-) -> None:
-    if not team.member("dora"):
-        team.do("teamctl", "spawn", "dora", "coder", "Work.", "--wait")
-        team.wait_for("dora", "idle")
-    refused = team.run("teamctl", *call)
-    assert refused.status == 1
-    assert refused.complaint.startswith(f"teamctl: {sentence}")
-
-
 def test_a_teammate_that_is_shut_down_is_neither_interrupted_nor_paused(team: Project) -> None:
     team.do("teamctl", "spawn", "emil", "coder", "Work.", "--wait")
     team.do("teamctl", "shutdown", "emil")
@@ -119,24 +84,6 @@ def test_a_teammate_that_is_shut_down_is_neither_interrupted_nor_paused(team: Pr
             f"teamctl: emil is shutdown; there is nothing to {verb}; "
             "`teamctl spawn emil …` starts it again"
         )
-
-
-def test_interrupt_and_pause_without_teamd_say_so(project: Project) -> None:
-    project.enlist("alice")
-    for verb in ("interrupt", "pause"):
-        refused = project.run("teamctl", verb, "alice")
-        assert refused.status == 3
-        assert "no teamd runs" in refused.complaint
-
-
-def test_an_idle_teammate_reads_the_text_of_an_interrupt_as_mail(team: Project) -> None:
-    """It may have become idle while the person was typing."""
-    team.do("teamctl", "spawn", "finn", "coder", "Work.", "--wait")
-    team.wait_for("finn", "idle")
-    said = team.do("teamctl", "interrupt", "finn", INSTEAD)
-    assert said == "finn was idle; it reads your text now\n"
-    team.wait_for("finn", "idle", turns=2)
-    assert told(team, "finn", INSTEAD) == 1
 
 
 @pytest.mark.slow
@@ -160,28 +107,6 @@ def test_a_pause_outlasts_a_restart_and_mail_waits(project: Project) -> None:
     assert told(project, "gina", "Work on.") == 1
     assert project.member("gina")["paused_by"] is None
     assert project.run("teamctl", "resume", "gina").status == 1
-
-
-def test_a_pause_lets_the_running_step_finish_and_an_interrupt_ends_it(team: Project) -> None:
-    runs(team, "hugo")
-    said = team.do("teamctl", "pause", "hugo")
-    assert said.startswith("hugo pauses once its step has ended")
-    assert team.member("hugo")["status"] == "working"
-    team.do("teamctl", "interrupt", "hugo", INSTEAD)
-    team.wait_for("hugo", "paused")
-    assert len(team.asked("hugo")) == 1
-    team.do("teamctl", "resume", "hugo")
-    team.wait_for("hugo", "idle", turns=2)
-    assert told(team, "hugo", INSTEAD) == 1
-
-
-def test_a_paused_teammate_shuts_down_at_once(team: Project) -> None:
-    team.do("teamctl", "spawn", "ida", "coder", "Work.", "--wait")
-    team.do("teamctl", "pause", "ida")
-    team.wait_for("ida", "paused")
-    team.do("teamctl", "shutdown", "ida")
-    assert team.member("ida")["paused_by"] is None
-    team.do("teamctl", "spawn", "ida", "coder", "Work.", "--wait")
 
 
 def test_a_lead_agent_has_interrupt_and_pause_as_tools(project: Project) -> None:
@@ -221,28 +146,3 @@ def test_the_lead_of_another_team_reaches_only_its_own_teammates(team: Project) 
         assert reply is not None
         assert reply.exit_code == 1
         assert "has another leader" in reply.text or "was not paused by you" in reply.text
-
-
-@pytest.mark.slow
-def test_a_caller_that_waits_for_a_paused_teammate_is_told(team: Project) -> None:
-    team.do("teamctl", "spawn", "mona", "coder", "Work.", "--wait")
-    team.do("teamctl", "pause", "mona")
-    team.wait_for("mona", "paused")
-    late = team.run("teamctl", "send", "mona", "More.", "--wait", "--timeout", "1")
-    assert late.status == 4
-    assert "mona is paused; the message waits until it goes on" in late.stderr
-    team.do("teamctl", "resume", "mona")
-    team.wait_for("mona", "idle", turns=2)
-
-
-def test_a_chat_with_a_paused_lead_says_so(project: Project) -> None:
-    project.start()
-    project.do("teamctl", "chat", "Hi.")
-    project.do("teamctl", "pause", "lead")
-    project.wait_for("lead", "paused")
-    refused = project.run("teamctl", "chat", "Hello?")
-    assert refused.status == 1
-    assert refused.complaint == (
-        "teamctl: lead is paused by the person; `teamctl resume lead` lets it go on; the message "
-        "waits in its inbox until then"
-    )

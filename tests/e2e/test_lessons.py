@@ -3,84 +3,11 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import tomllib
-from functools import partial
 
 from tests.e2e.harness import Project
-from tests.strict.asked import Asked
-from tests.strict.replies import Answer, say, use
+from tests.strict.replies import say, use
 from tests.waiting import wait_until
-
-
-def test_alice_writes_to_bob_who_wakes_and_answers_and_a_broadcast_reaches_both(
-    project: Project,
-) -> None:
-    """Every "try it" line of the lessons, in their order."""
-
-    def alice(asked: Asked) -> Answer:
-        if 'teammate_id="bob"' in asked.last_text:
-            return use(("send_message", {"to": "lead", "content": "bob says: POST /users"}))
-        if "Have alice send bob a message" in asked.last_text:
-            return use(("send_message", {"to": "bob", "content": "Which endpoint?"}))
-        return say("Nothing to do.")
-
-    def bob(asked: Asked) -> Answer:
-        if 'teammate_id="alice"' in asked.last_text:
-            return use(("send_message", {"to": "alice", "content": "POST /users"}))
-        return say("Nothing to do.")
-
-    project.stage.act("alice", alice)
-    project.stage.act("bob", bob)
-    project.start()
-    project.do("teamctl", "spawn", "bob", "tester", "Wait for mail.", "--wait")
-    bobs_pid = project.wait_for("bob", "idle")["pid"]
-    project.do("teamctl", "spawn", "alice", "coder", "Have alice send bob a message.")
-
-    wait_until(lambda: project.mail("lead"), what="the lead has mail")
-    woken = project.asked("bob", least=2)[1]
-    assert '<teammate-message teammate_id="alice" type="message">' in woken.asked.last_text
-    assert "Which endpoint?" in woken.asked.last_text
-    assert project.member("bob")["pid"] == bobs_pid
-
-    assert "sent to" in project.do("teamctl", "broadcast", "status update: phase 1 complete")
-    for name in ("alice", "bob"):
-        project.wait_for(name, "idle", turns=len(project.asked(name)))
-        wait_until(partial(_reads, project, name, 'type="broadcast"'), what="the broadcast")
-        assert "phase 1 complete" in project.asked(name, least=1)[-1].asked.last_text
-        project.wait_for(name, "idle", turns=len(project.asked(name)))
-
-    inbox = project.do("teamctl", "inbox")
-    assert "alice" in inbox
-    assert "bob says: POST /users" in inbox
-    shown = project.do("teamctl", "team").splitlines()
-    rows = [line.split() for line in shown if not line.startswith("sandbox: ")]
-    assert [row[:3] for row in rows] == [
-        ["NAME", "ROLE", "STATUS"],
-        ["bob", "tester", "idle"],
-        ["alice", "coder", "idle"],
-    ]
-
-
-def test_a_second_spawn_and_a_new_process_remember_the_first(team: Project) -> None:
-    """A teammate outlives a single prompt, and even its process."""
-    team.stage.play("mona", say("Noted: 7."), say("It was 7."), say("Still 7."))
-    team.do("teamctl", "spawn", "mona", "clerk", "Remember the number 7.", "--wait")
-    first = team.wait_for("mona", "idle")["pid"]
-    team.do("teamctl", "spawn", "mona", "clerk", "Which number?", "--wait")
-    assert team.wait_for("mona", "idle")["pid"] == first
-    team.do("teamctl", "shutdown", "mona")
-    team.do("teamctl", "spawn", "mona", "clerk", "And now?", "--wait")
-
-    assert team.wait_for("mona", "idle")["pid"] != first
-    last = team.asked("mona", least=1)[-1].body
-    assert [message["role"] for message in last["messages"]] == [
-        *["user", "assistant"] * 2, "user", "system",  # reports that the shutdown is over
-    ]  # fmt: skip
-    words = json.dumps(last["messages"])
-    for said in ("Remember the number 7.", "Noted: 7.", "Which number?", "It was 7.", "And now?"):
-        assert said in words
-    assert last["system"] == team.asked("mona", least=1)[0].body["system"]
 
 
 def test_fresh_starts_a_new_conversation_and_keeps_the_old_on_disk(team: Project) -> None:
@@ -145,17 +72,6 @@ def test_inbox_drains_only_the_persons_own_mail_and_keeps_what_was_read(team: Pr
     assert "For later." in team.asked("rita", least=1)[-1].asked.last_text
 
 
-def test_the_same_id_twice_is_one_message(team: Project) -> None:
-    """A sender that does not know whether a message was sent may simply send it again."""
-    team.do("teamctl", "spawn", "sara", "clerk", "Go.", "--wait")
-    for _ in range(2):
-        team.do("teamctl", "send", "sara", "Only once.", "--id", "order-66")
-        wait_until(lambda: team.mail("sara") == "", what="the mail is taken")
-    team.do("teamctl", "send", "sara", "The last one.")
-    wait_until(lambda: "The last one." in team.asked("sara", least=1)[-1].asked.last_text)
-    assert json.dumps(team.asked("sara", least=1)[-1].body).count("Only once.") == 1
-
-
 def test_a_foreign_program_that_appends_under_flock_wakes_an_idle_teammate(team: Project) -> None:
     """As `flock .team/inbox/tina.jsonl -c 'echo … >> …'` does; id and time are left out."""
     team.do("teamctl", "spawn", "tina", "clerk", "Go.", "--wait")
@@ -166,21 +82,6 @@ def test_a_foreign_program_that_appends_under_flock_wakes_an_idle_teammate(team:
     wait_until(lambda: len(team.asked("tina")) == 2, what="tina wakes")
     told = '<teammate-message teammate_id="cron" type="alarm">\nIt is noon.\n'
     assert told in team.asked("tina", least=1)[-1].asked.last_text
-
-
-def test_mail_during_a_long_command_is_in_the_next_request(team: Project) -> None:
-    """Users of other products complain about mail that arrives only at the end of a long turn."""
-    command = "touch begun; until [ -e go-on ]; do sleep 0.02; done; echo finished"
-    team.stage.play("ulla", use(("bash", {"command": command})), say("Done."))
-    team.do("teamctl", "spawn", "ulla", "clerk", "Build it.")
-    wait_until((team.folder / "begun").exists, what="the command runs")
-    team.do("teamctl", "send", "ulla", "Stop using tabs.")
-    assert len(team.asked("ulla")) == 1
-    team.write("go-on", "")
-    wait_until(lambda: len(team.asked("ulla")) == 2)
-    second = team.asked("ulla", least=2)[1].asked
-    assert [(result.name, result.text) for result in second.last_results] == [("bash", "finished")]
-    assert "Stop using tabs." in second.last_text
 
 
 def test_a_declared_teammate_is_spawned_at_start_and_limited_to_the_calls_of_one_wake(
@@ -266,8 +167,3 @@ def test_save_appends_to_the_settings_and_reload_spawns_new_teammates(
     assert len(project.asked("wim")) == 1
     assert project.do("teamd", "reload") == "nothing has changed\n"
     assert file.stat().st_mode & 0o777 == 0o644
-
-
-def _reads(project: Project, name: str, text: str) -> bool:
-    """Return whether a teammate's last request ends with mail of this text."""
-    return text in project.asked(name, least=1)[-1].asked.last_text

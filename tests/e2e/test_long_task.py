@@ -74,7 +74,11 @@ def upgrade(project: Project) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("terms", [{}, {"no_page_status": 404}], ids=["API", "plain server"])
+@pytest.mark.parametrize(
+    "terms",
+    [{}, pytest.param({"no_page_status": 404}, marks=pytest.mark.long)],
+    ids=["API", "plain server"],
+)
 def test_a_task_of_600_000_tokens_is_done_without_a_refused_request(
     tmp_path: Path, terms: dict[str, Any]
 ) -> None:

@@ -64,14 +64,6 @@ def test_a_closed_pipe_is_not_an_error(team: Project) -> None:
     assert ended.stdout.splitlines()[-1] == "0 0"
 
 
-def test_mail_stays_unread_when_its_reader_closes_the_pipe(team: Project) -> None:
-    """Unseen mail is shown again."""
-    team.do("teamctl", "send", "lead", "-", stdin="a line of many\n" * 30_000)
-    team.run("bash", "-c", "teamctl inbox | head -1")
-    assert "a line of many" in team.do("teamctl", "inbox")
-    assert team.do("teamctl", "inbox") == "no new mail\n"
-
-
 def test_ctrl_c_ends_a_following_command_silently(team: Project) -> None:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with team.begin("teamctl", "logs", "teamd", "--follow", **pipes) as following:

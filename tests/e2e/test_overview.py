@@ -14,7 +14,6 @@ import pytest
 from teamd.clocks import time_of_day
 from tests.e2e.harness import Project
 from tests.e2e.terminal import Terminal
-from tests.strict.faults import Status
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
@@ -70,36 +69,6 @@ def test_running_work_is_shown_and_a_killed_teammate_does_nothing(project: Proje
     assert dict(zip(heading.split(), row.split(), strict=True))["RESTARTS"] == "1"
 
 
-def test_no_work_is_shown_once_all_processes_are_killed(project: Project) -> None:
-    """After a kill, files and roster still say that the teammate works."""
-    project.stage.play("ann", use(("bash", {"command": "sleep 1000"})))
-    supervisor = project.start()
-    project.do("teamctl", "spawn", "ann", "coder", "Go.")
-    ann = wait_for_tool(project, "ann", "bash sleep 1000")
-    os.kill(supervisor, signal.SIGKILL)
-    os.kill(ann["pid"], signal.SIGKILL)
-    wait_until(lambda: see(project, "ann")["pid"] is None, what="she is dead")
-    wait_until(lambda: overview(project)["teamd"] is None, what="so is teamd")
-    seen = overview(project)
-    assert seen["members"][0]["status"] == "working"
-    assert (seen["members"][0]["doing"], seen["teamd"]) == (None, None)
-    assert [notice["command"] for notice in seen["notices"]] == ["teamd start"]
-
-
-@pytest.mark.slow
-def test_a_failing_server_is_reported_with_attempt_cause_and_time(project: Project) -> None:
-    """Otherwise only the log would show it, for up to two minutes."""
-    project.server.faults.push(Status(500, retry_after=57))
-    project.start()
-    project.do("teamctl", "spawn", "ann", "coder", "Go.")
-    wait_until(lambda: see(project, "ann")["retry"], what="a retry is shown")
-    retry = see(project, "ann")["retry"]
-    assert (retry["attempt"], retry["attempts"]) == (2, 10)
-    assert re.search(r"retrying 2/10: .* answered 500.*, next in 5\d s", retry["text"])
-    assert re.search(r"retrying 2/10: .* answered 500", project.do("teamctl", "team"))
-    assert see(project, "ann")["doing"]["kind"] == "model"
-
-
 def test_an_unreachable_server_is_reported_and_a_pause_shows_its_end(
     project: Project,
 ) -> None:
@@ -116,15 +85,6 @@ def test_an_unreachable_server_is_reported_and_a_pause_shows_its_end(
     assert re.search(rf"ann +coder +paused +\S+ +until {time_of_day(ann['until'])}", table)
     assert "`teamctl resume ann` lets it go on" in table
     assert "ann is paused: " in project.do("teamd", "status")
-
-
-@pytest.mark.slow
-def test_a_successful_retry_is_no_longer_shown(project: Project) -> None:
-    project.server.faults.push(Status(500))
-    project.stage.play("ann", use(("bash", {"command": "sleep 1000"})))
-    project.start()
-    project.do("teamctl", "spawn", "ann", "coder", "Go.")
-    assert wait_for_tool(project, "ann", "bash sleep 1000")["retry"] is None
 
 
 @pytest.mark.slow
@@ -147,17 +107,6 @@ def test_a_permission_request_is_on_top_with_the_command_that_answers_it(
     project.wait_for("ann", "idle", turns=2)
     assert see(project, "ann")["state"] == "idle"
     assert first not in project.do("teamctl", "team")
-
-
-@pytest.mark.slow
-def test_requests_name_the_command_that_answers_a_plan(project: Project) -> None:
-    project.stage.play("ann", use(("submit_plan", {"plan": "Mend it."})), say("I wait."))
-    project.start()
-    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--plan", "--wait")
-    project.wait_for("ann", "idle")  # she has replied, but is still working for a moment
-    request = see(project, "ann")["waiting_request"]
-    assert f"  `teamctl approve {request}` approves it" in project.do("teamctl", "requests")
-    assert see(project, "ann")["state"] == "waiting"
 
 
 @pytest.mark.slow
@@ -186,15 +135,3 @@ def test_a_plain_terminal_gets_lines(project: Project) -> None:
     watching.type(b"\x03")
     assert watching.process.wait(20) == 130
     watching.close()
-
-
-def test_looking_takes_no_mail(project: Project) -> None:
-    project.enlist("ann")
-    project.do("teamctl", "send", "ann", "Hello.")
-    project.do("teamctl", "send", "lead", "Hello.", "--from", "ann")
-    before = project.mail("ann"), project.mail("lead")
-    project.do("teamctl", "team")
-    overview(project)
-    project.run("teamd", "status")
-    assert (project.mail("ann"), project.mail("lead")) == before
-    assert overview(project)["unread"] == 1

@@ -63,25 +63,6 @@ def test_nothing_is_done_before_the_plan_is_approved_and_everything_after(
 
 
 @pytest.mark.slow
-def test_a_rejected_plan_comes_back_with_the_reason(project: Project) -> None:
-    project.stage.play("alice", use(SUBMIT), say("I wait."))
-    project.start()
-    project.do("teamctl", "spawn", "alice", "coder", "Mend it.", "--plan", "--wait")
-    (plan,) = open_requests(project)
-    shown = project.do("teamctl", "requests")
-    assert "  2. Mend it." in shown.splitlines()
-    project.stage.play("alice", use(SUBMIT), say("I wait."))
-    said = project.do("teamctl", "reject", plan["id"][:6], "--reason", "Read it first.")
-    assert said == f"rejected the plan of alice ({plan['id']})\n"
-    project.wait_for("alice", "idle", turns=4)
-    woken = project.asked("alice", least=3)[2].asked.last_text
-    assert f'request_id="{plan["id"]}" approve="false" reason="Read it first."' in woken
-
-    (second,) = open_requests(project)
-    assert second["id"] != plan["id"]
-
-
-@pytest.mark.slow
 def test_a_declared_teammate_may_work_by_plan(project: Project) -> None:
     project.write(
         "team.toml",

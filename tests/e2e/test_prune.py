@@ -151,14 +151,3 @@ def test_a_start_removes_leftovers_of_a_kill(project: Project) -> None:
     assert not old.exists()
     assert young.exists()
     assert project.log("teamd", "swept")[0]["files"] == [str(old)]
-
-
-def test_prune_does_not_harm_a_running_team(team: Project) -> None:
-    team.do("teamctl", "spawn", "pia", "coder", "Go.", "--wait")
-    team.wait_for("pia", "idle")
-    left(team.paths.transcript("old"))
-    before = team.records("pia")
-    assert "transcripts/old.jsonl" in team.do("teamctl", "prune")
-    assert team.records("pia") == before
-    team.do("teamctl", "send", "pia", "Still there?", "--wait")
-    assert len(team.records("pia", "mail")) == 2

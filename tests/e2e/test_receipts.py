@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
 import subprocess
 from typing import Any, Final
-
-import pytest
 
 from teamd.mail.mailbox import Mailbox
 from tests.e2e.harness import Project
@@ -82,17 +78,6 @@ def test_a_send_without_teamd_says_so_at_once_and_waits(project: Project) -> Non
     project.wait_for("ann", "idle")
 
 
-def test_send_wait_to_a_teammate_that_is_shut_down_ends_at_its_deadline(team: Project) -> None:
-    """The sender gets the reason, once."""
-    team.do("teamctl", "spawn", "sue", "coder", "Go.", "--wait")
-    team.do("teamctl", "shutdown", "sue")
-    late = team.run("teamctl", "send", "sue", "x", "--wait", "--timeout", "0.1")
-    assert late.status == 4
-    warning, over = late.stderr.splitlines()
-    assert warning.endswith("sue is shut down; the message waits until it is spawned again")
-    assert over.startswith("teamctl: sue has not taken it within 0.1 s")
-
-
 def test_mail_to_the_person_counts_as_delivered_when_it_was_read(team: Project) -> None:
     argv = ("teamctl", "send", "lead", "Done.", "--from", "ci", "--id", "ci-1", "--wait", "--json")
     with team.begin(*argv, **PIPES) as waiting:
@@ -104,17 +89,6 @@ def test_mail_to_the_person_counts_as_delivered_when_it_was_read(team: Project) 
     assert json.loads(said) == {"id": "ci-1", "to": "lead", "delivered": True}
     assert "ci-1 to lead: sent " in team.do("teamctl", "trace", "ci-1")
     assert "; shown to you 2" in team.do("teamctl", "trace", "ci-1")
-
-
-def test_an_interrupted_wait_leaves_the_message_in_place(project: Project) -> None:
-    project.enlist("ann")
-    with project.begin("teamctl", "send", "ann", "One.", "--wait", **PIPES) as waiting:
-        assert waiting.stderr is not None
-        assert "no teamd runs" in waiting.stderr.readline()
-        waiting.send_signal(signal.SIGINT)
-        waiting.communicate(timeout=20)
-    assert waiting.returncode == 130
-    assert "One." in project.mail("ann")
 
 
 def test_trace_shows_the_way_of_a_message_from_send_to_conversation(team: Project) -> None:
@@ -134,68 +108,6 @@ def test_trace_shows_the_way_of_a_message_from_send_to_conversation(team: Projec
         f"in the conversation {moment}\n",
         told,
     )
-
-
-def test_a_broadcast_is_traced_to_each_receiver(project: Project) -> None:
-    project.enlist("ann", "bob")
-    project.do("teamctl", "broadcast", "All hands.")
-    wanted = json.loads(project.mail("ann"))["id"]
-    project.do("teamctl", "send", "bob", "More.")
-    inboxes = project.paths.inboxes
-    assert [line.partition(": ")[0] for line in _traced(project, wanted)] == [
-        f"{wanted} to ann", f"{wanted} to bob",
-    ]  # fmt: skip
-    assert all(
-        line.endswith(f"; queued at position 1 in {inboxes}/{name}.jsonl")
-        for name, line in zip(("ann", "bob"), _traced(project, wanted), strict=True)
-    )
-
-
-def _traced(project: Project, wanted: str) -> list[str]:
-    return project.do("teamctl", "trace", wanted).splitlines()
-
-
-def test_an_unknown_id_is_refused_with_one_sentence(project: Project) -> None:
-    project.enlist("ann")
-    for number in ("order-1", "order-2"):
-        project.do("teamctl", "send", "ann", "x", "--id", number)
-    for wanted, sentence in (
-        ("nothing", "no message has the id 'nothing'; `teamctl send … --json`"),
-        ("order", "2 ids begin with 'order'; give more of one: order-1, order-2"),
-    ):
-        refused = project.run("teamctl", "trace", wanted)
-        assert (refused.status, refused.stdout) == (1, "")
-        assert sentence in refused.complaint
-
-
-def test_a_repeated_send_to_the_person_is_shown_and_kept_once(project: Project) -> None:
-    """Before and after the first was read; the same id with other words is another message.
-
-    `teamctl send` refuses those, but any program may append them.
-    """
-    project.enlist("ann")
-
-    def send(content: str, sender: str = "ann") -> None:
-        line = {"id": "1", "from": sender, "content": content}
-        with project.paths.inbox("lead").open("a") as inbox:
-            inbox.write(f"{json.dumps(line)}\n")
-
-    send("Ready.")
-    send("Other words.")
-    send("Ready.")
-    shown = json.loads(project.do("teamctl", "inbox", "--json"))["messages"]
-    assert [m["content"] for m in shown] == ["Ready.", "Other words."]
-    send("Ready.")
-    send("Ready.", sender="bob")
-    shown = json.loads(project.do("teamctl", "inbox", "--json"))["messages"]
-    assert [(m["from"], m["content"]) for m in shown] == [("bob", "Ready.")]
-    send("Ready.")
-    assert project.do("teamctl", "inbox") == "no new mail\n"
-    assert project.mail("lead") == ""
-    kept = [m for record in project.records("user", "mail") for m in record["messages"]]
-    assert [(m["from"], m["content"]) for m in kept] == [
-        ("ann", "Ready."), ("ann", "Other words."), ("bob", "Ready."),
-    ]  # fmt: skip
 
 
 OTHER: Final = (
@@ -237,44 +149,6 @@ def test_a_rejected_message_may_be_sent_in_other_words(project: Project) -> None
     rejected = {"id": "1", "from": "lead", "content": "Crash."}
     project.paths.rejected("ann").write_text(f"{json.dumps(rejected)}\n")
     project.do("teamctl", "send", "ann", "Do not crash.", "--id", "1")
-
-
-def test_mail_kept_before_a_kill_is_not_shown_again(project: Project) -> None:
-    """The reader was killed after the mail was recorded and before it was removed."""
-    project.enlist("ann")
-    project.do("teamctl", "send", "lead", "Ready.", "--from", "ann")
-    inbox = project.paths.inbox("lead").read_bytes()
-    project.do("teamctl", "inbox")
-    project.paths.inbox("lead").write_bytes(inbox)
-    assert project.do("teamctl", "inbox") == "no new mail\n"
-    assert len(project.records("user", "mail")) == 1
-
-
-def test_following_shows_a_repeated_send_once(project: Project) -> None:
-    project.enlist("ann")
-    send = ("teamctl", "send", "lead", "Ready.", "--from", "ann", "--id", "1")
-    with project.begin("teamctl", "inbox", "--follow", **PIPES) as following:
-        for _ in range(2):
-            project.do(*send)
-            wait_until(lambda: project.mail("lead") == "", what="it is read")
-        project.do("teamctl", "send", "lead", "The end.")
-        wait_until(lambda: len(project.records("user", "mail")) == 2)
-        os.kill(following.pid, signal.SIGINT)
-        said, _ = following.communicate(timeout=20)
-    assert said.count("Ready.") == 1
-    assert said.count("The end.") == 1
-
-
-@pytest.mark.slow
-def test_a_limit_raised_for_senders_applies_to_running_teammates(project: Project) -> None:
-    """The sender applied the current team.toml; the reader must do the same."""
-    project.write("team.toml", "[mail]\nmax_message_bytes = 2000\n")
-    project.start()
-    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
-    project.write("team.toml", "[mail]\nmax_message_bytes = 20000\n")
-    project.do("teamctl", "send", "ann", "-", "--wait", "--timeout", "30", stdin="x" * 9000)
-    mail = [m for record in project.records("ann", "mail") for m in record["messages"]]
-    assert [m["content"] for m in mail] == ["Go.", "x" * 9000]
 
 
 def test_lowering_a_limit_loses_no_mail_that_was_sent_before(project: Project) -> None:

@@ -113,17 +113,3 @@ def test_a_finished_job_wakes_its_teammate_and_is_reported_once(team: Project) -
     assert '<background-job job_id="1" state="exit status 0">' in asked[2].asked.last_text
     assert "begun" in asked[3].asked.last_results[0].text
     assert str(asked[-1].body["messages"]).count("<background-job ") == 1
-
-
-def test_jobs_end_with_their_teammate_and_its_next_process_is_told(team: Project) -> None:
-    team.stage.play(
-        "jill", use(("background_run", {"command": "echo $$ > pid; sleep 1000"})), say("I wait.")
-    )
-    team.do("teamctl", "spawn", "jill", "builder", "Build.", "--wait")
-    team.wait_for("jill", "idle", turns=2)
-    wait_until((team.folder / "pid").exists, what="the job runs")
-    team.do("teamctl", "shutdown", "jill")
-    team.stage.play("jill", say("I see."))
-    team.do("teamctl", "spawn", "jill", "builder", "What became of it?", "--wait")
-    asked = team.asked("jill", least=1)[-1].asked.last_text
-    assert 'state="ended with the process of its teammate"' in asked

@@ -15,58 +15,10 @@ from teamd.approvals.store import Approvals
 from teamd.mail.routing import MailRouter
 from tests.children import holding
 from tests.e2e.harness import Project
-from tests.e2e.stories import answering, ask_at_work, at_work
+from tests.e2e.stories import answering, at_work
 from tests.strict.faults import Status
-from tests.strict.replies import say, use
+from tests.strict.replies import use
 from tests.waiting import wait_until
-
-
-def test_a_working_teammate_rejects_with_a_reason_continues_and_approves_later(
-    team: Project,
-) -> None:
-    team.stage.act("anna", answering("anna", (False, "in mid-task"), (True, "all done")))
-    at_work(team, "anna")
-    ended = [ask_at_work(team, "anna", "shutdown", "anna") for _ in range(2)]
-    assert ended == [
-        (1, "", "anna rejected the shutdown and goes on: in mid-task\n"),
-        (0, "anna approved and is shut down: all done\n", ""),
-    ]
-    assert team.member("anna")["status"] == "shutdown"
-    told = json.loads(team.do("teamctl", "inbox", "--json"))["messages"]
-    answers = [m for m in told if m["type"] == "shutdown_response" and m["from"] == "anna"]
-    assert [(m["approve"], m["reason"]) for m in answers] == [
-        (False, "in mid-task"),
-        (True, "all done"),
-    ]
-    calls = len(team.asked("anna"))
-    assert calls == 4  # work, no, work, yes; and no further calls
-
-
-def test_an_idle_teammate_is_shut_down_without_a_model_call_and_woken_with_its_memory(
-    team: Project,
-) -> None:
-    team.stage.play("berta", say("Noted: 7."), say("It was 7."))
-    team.do("teamctl", "spawn", "berta", "clerk", "Remember 7.", "--wait")
-    team.wait_for("berta", "idle")
-    said = team.do("teamctl", "shutdown", "berta")
-    assert said == "berta approved and is shut down: idle, and no mail waits\n"
-    assert len(team.asked("berta")) == 1
-    team.do("teamctl", "spawn", "berta", "clerk", "Which number?", "--wait")
-    team.wait_for("berta", "idle")
-    assert "Remember 7." in json.dumps(team.asked("berta", least=2)[1].body)
-    assert "there is nothing to answer" in team.asked("berta", least=2)[1].asked.last_text
-    assert team.member("berta")["pid"] is not None
-
-
-def test_a_paused_teammate_is_shut_down_without_a_model_call(project: Project) -> None:
-    """It cannot call its model, which must not prevent its shutdown."""
-    del project.environment["ANTHROPIC_API_KEY"]
-    project.start()
-    project.do("teamctl", "spawn", "carl", "clerk", "Go.")
-    project.wait_for("carl", "paused")
-    assert project.do("teamctl", "shutdown", "carl") == "carl approved and is shut down: paused\n"
-    assert project.member("carl")["status"] == "shutdown"
-    assert project.server.requests == []
 
 
 @pytest.mark.slow

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import signal
 import time
 from collections.abc import Iterator
@@ -23,10 +22,6 @@ from tests.e2e.harness import Project, opened
 from tests.strict.asked import Asked
 from tests.strict.replies import Answer, decline, say, use
 from tests.waiting import wait_until
-
-PLAN = re.compile(
-    r'teammate_id="ugo@web" type="plan_approval_request" request_id="([^"]+)"',
-)
 
 
 @pytest.fixture
@@ -51,29 +46,6 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 def web(project: Project) -> TeamPaths:
     return TeamPaths(project.folder / ".teams" / "web")
-
-
-@pytest.mark.slow
-def test_teams_are_created_listed_and_deleted(project: Project) -> None:
-    """Row "several teams": create, list, delete."""
-    two = project
-    two.start()
-    assert "team web is there, its teamd (pid" in two.do("teamctl", "create", "web")
-    listed = json.loads(two.do("teamctl", "teams", "--json"))["teams"]
-    assert [(team["name"], team["running"]) for team in listed] == [
-        ("default", True),
-        ("web", True),
-    ]
-    assert "web" in two.do("teamctl", "teams")
-    assert (two.folder / ".teams" / ".gitignore").read_text() == "*\n"
-    two.do("teamctl", "--team", "web", "spawn", "wanda", "coder", "Go.", "--wait")
-    assert "wanda" in two.do("teamctl", "team", "--team", "web")
-    assert "wanda" not in two.do("teamctl", "team")
-    assert "team web is deleted" in two.do("teamctl", "delete", "web")
-    assert not web(two).root.exists()
-    gone = two.run("teamctl", "delete", "web")
-    assert gone.status == 1
-    assert "no team named 'web'; there are: default" in gone.complaint
 
 
 def test_mail_reaches_members_of_another_team_and_their_answers_come_back(both: Project) -> None:
@@ -276,20 +248,6 @@ def test_a_forced_stop_does_not_affect_a_team_of_the_lead(project: Project) -> N
     project.do("teamctl", "delete", "web", "--force")
 
 
-@pytest.mark.slow
-def test_a_forced_stop_ends_even_if_other_teams_cannot_be_inspected(project: Project) -> None:
-    """It ends with the right exit code, and leaves nothing of the team."""
-    first = project.start()
-    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
-    odd = project.folder / ".teams" / "web" / "teamd.pid"
-    odd.parent.mkdir(parents=True)
-    odd.symlink_to(odd)  # a link to itself
-    os.kill(first, signal.SIGSTOP)
-    stopped = project.run("teamd", "stop", "--timeout", "1")
-    assert stopped.status == ExitCode.DEADLINE
-    wait_until(lambda: project.survivors() == {}, what="all have ended")
-
-
 def wanda(project: Project) -> dict[str, Any]:
     (member,) = json.loads(web(project).config.read_bytes())["members"]
     return dict(member)
@@ -328,34 +286,6 @@ def test_a_teammate_spawned_into_another_team_reports_to_the_lead_that_spawned_i
     two.do("teamctl", "--team", "web", "spawn", "una", "coder", "Now for me.", "--wait")
     (una,) = json.loads(web(two).config.read_bytes())["members"]
     assert una["spawned_by"] is None
-
-
-@pytest.mark.slow
-def test_a_plan_goes_to_the_lead_of_the_other_team_and_its_answer_comes_back(
-    two: Project,
-) -> None:
-    def lead(asked: Asked) -> Answer:
-        if plan := PLAN.search(asked.last_text):
-            return use(("review_plan", {"request_id": plan[1], "approve": True}))
-        if asked.last_results:
-            return say("Well.")
-        ugo = {"name": "ugo", "role": "coder", "prompt": "Touch done.", "team": "web"}
-        return use(("spawn_teammate", ugo))
-
-    def ugo(asked: Asked) -> Answer:
-        if "Touch done." in asked.last_text:
-            return use(("submit_plan", {"plan": "I touch it."}))
-        if 'type="plan_approval_response"' in asked.last_text:
-            return use(("bash", {"command": "touch done"}))
-        return say("So.")
-
-    two.stage.act("lead", lead)
-    two.stage.act("ugo", ugo)
-    two.do("teamctl", "--team", "web", "spawn", "ugo", "coder", "Wait.", "--plan", "--wait")
-    two.do("teamctl", "chat", "Have it done.")
-    wait_until((two.folder / "done").exists, what="the plan is approved")
-    answers = [one.asked.last_text for one in two.asked("ugo") if "approve=" in one.asked.last_text]
-    assert 'teammate_id="lead@default" type="plan_approval_response"' in answers[0]
 
 
 def test_a_named_team_works_in_the_projects_folder_with_the_projects_settings(

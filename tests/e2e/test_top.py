@@ -126,39 +126,11 @@ def _text(project: Project, name: str) -> str:
     return (project.folder / name).read_text()
 
 
-@pytest.mark.tmux
-def test_every_terminal_size_shows_open_requests_and_the_team(project: Project) -> None:
-    project.enlist("alice", "bob")
-    with opened(project, "teamctl top", (120, 30)) as window:
-        window.sees("bob")
-        for columns, rows in ((40, 12), (80, 24), (200, 60)):
-            window.resize(columns, rows)
-            heading = ["NAME", "STATUS" if columns == 40 else "ROLE"]
-            wait_until(lambda: drawn(window, columns, heading), what=f"it is {columns} wide")  # noqa: B023 -- called at once
-            lines = window.shown.splitlines()
-            assert "no request waits for you" in lines[1]
-            assert lines[2].split()[:2] == heading
-            assert "alice" in lines[3]
-            assert len(lines) <= rows
-
-
 def drawn(window: Multiplexer, columns: int, heading: list[str]) -> bool:
     """Return whether the screen is drawn for this width: its last line and its columns fit it."""
     lines = window.shown.splitlines()
     last = "keys" if columns > 40 else "a approve"
     return last in lines[-1] and lines[2].split()[:2] == heading
-
-
-@pytest.mark.tmux
-def test_y_copies_through_the_terminal(project: Project) -> None:
-    project.enlist("alice")
-    with opened(project, "teamctl top") as window:
-        window.accept_copies()
-        window.sees("no request waits for you")
-        window.sees("a approve")
-        window.press("y")
-        window.sees("copied 1 line")
-        assert window.buffer.startswith("alice")
 
 
 @pytest.mark.tmux

@@ -157,12 +157,3 @@ def test_a_file_that_cannot_be_confirmed_is_refused_in_one_sentence(project: Pro
     assert misused.status == 2
     assert "--list changes nothing and --revoke does: take one of them" in misused.stderr
     assert listed(project) == {}
-
-
-def test_no_terminal_control_sequence_is_printed(project: Project) -> None:
-    project.write(
-        "team.toml", '[model]\nkey_command = "a\\u001b]52;c;x\\u0007\\u202e"\n', trusted=False
-    )
-    said = project.do("teamctl", "trust")
-    assert "model.key_command" in said
-    assert said.replace("\n", "").isprintable()

@@ -48,11 +48,6 @@ def test_purge_deletes_all_files_of_a_teammate_and_no_others(team: Project) -> N
     assert "ben has left the team before" in team.do("teamctl", "rm", "ben", "--purge")
 
 
-def test_rm_without_teamd_says_so(project: Project) -> None:
-    project.enlist("alice", status="shutdown")
-    assert project.run("teamctl", "rm", "alice").status == 3
-
-
 @pytest.mark.slow
 def test_show_describes_one_teammate_completely(team: Project) -> None:
     team.stage.play("cleo", use(("submit_plan", {"plan": "This."})), say("I wait for you."))
@@ -108,11 +103,6 @@ def test_wait_returns_once_all_teammates_are_idle(team: Project) -> None:
     assert team.run("teamctl", "wait", "nobody").status == 1
 
 
-def test_wait_for_a_working_teammate_without_teamd_says_so(project: Project) -> None:
-    project.enlist("alice", status="working")
-    assert project.run("teamctl", "wait", "alice").status == 3
-
-
 def resident(process: dict[str, Any]) -> int:
     """The memory of a process including all shared pages, which several processes count."""
     return int(psutil.Process(process["pid"]).memory_info().rss)
@@ -145,11 +135,6 @@ def test_ps_lists_teamd_the_teammates_and_their_commands(team: Project) -> None:
     assert "sleep 987" in shown
     assert max(map(len, shown.splitlines())) < 240 < max(map(len, commands))
     team.do("teamctl", "interrupt", "finn")
-
-
-def test_ps_without_teamd_says_so(project: Project) -> None:
-    project.enlist("alice")
-    assert project.run("teamctl", "ps").status == 3
 
 
 def test_teams_of_all_projects_are_listed_from_anywhere(project: Project) -> None:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
 
-from teamd import control
-from teamd.control import ControlRequest
 from tests.e2e.harness import Project, opened
-from tests.strict.asked import Asked
 from tests.strict.replies import Answer, Call, say, use
 from tests.waiting import wait_until
 
@@ -198,34 +194,6 @@ def waiting_for_another(project: Project, name: str, former: str) -> str:
     return str(shown(project, name)["waiting_request"])
 
 
-@pytest.mark.slow
-def test_a_shutdown_ends_the_wait_for_a_permission_at_once(guarded: Project) -> None:
-    request = asked(guarded, "sven", use(deploy("six")))
-    calls = len(guarded.asked("sven"))
-    said = guarded.do("teamctl", "shutdown", "sven")
-    assert said == "sven approved and is shut down: paused\n"
-    assert len(guarded.asked("sven")) == calls, "no model was asked"
-    late = guarded.run("teamctl", "approve", request)
-    assert late.status == 1
-    assert late.complaint == (
-        f"teamctl: request {request} is no longer open: nobody waits for its answer"
-    )
-    guarded.stage.play("sven", say("I see."))
-    guarded.do("teamctl", "spawn", "sven", "coder", "Come again.", "--wait")
-    (result,) = guarded.asked("sven")[-1].asked.last_results
-    assert "this call did not run, and its request was withdrawn" in result.text
-    assert deployed(guarded, "six") == 0
-
-
-def test_an_interrupt_ends_the_wait_for_a_permission(guarded: Project) -> None:
-    request = asked(guarded, "ines", use(deploy("seven")))
-    order = ControlRequest.within(10.0, "interrupt", arguments={"name": "ines"})
-    control.submit(guarded.paths, order)
-    guarded.wait_for("ines", "idle")
-    assert guarded.run("teamctl", "approve", request).status == 1
-    assert deployed(guarded, "seven") == 0
-
-
 def test_always_is_only_accepted_for_permissions(guarded: Project) -> None:
     guarded.stage.play("paul", use(("submit_plan", {"plan": "This."})), say("I wait."))
     guarded.do("teamctl", "spawn", "paul", "coder", "Go.", "--plan", "--wait")
@@ -234,45 +202,3 @@ def test_always_is_only_accepted_for_permissions(guarded: Project) -> None:
     assert refused.status == 1
     assert refused.complaint == f"teamctl: --always is for permissions, and {request} is a plan"
     guarded.do("teamctl", "reject", request)
-
-
-def leading(asked: Asked) -> Answer:
-    """Answer alice's request, try an unknown one, have a subagent deploy, then ask for itself."""
-    results = asked.last_results
-    found = re.findall(r'type="permission_request" request_id="([^"]+)"', asked.heard)
-    if not results:
-        answer = {"request_id": found[-1], "approve": True}
-        return use(
-            ("review_permission", answer),
-            ("review_permission", {"request_id": "nope", "approve": True}),
-            ("task", {"prompt": "Deploy it."}),
-            deploy("by-lead"),
-        )
-    return say("Done.")
-
-
-@pytest.mark.slow
-def test_a_lead_agent_with_the_right_to_answer_never_answers_itself(project: Project) -> None:
-    prepare(project, '[tools]\napprovers = ["lead"]\n')
-    project.stage.act("lead", leading)
-    project.stage.play("subagent", use(deploy("by-subagent")), say("I could not."))
-    project.start()
-    request = asked(project, "alice", use(deploy("by-alice")))
-    begun = project.run("teamctl", "chat", "Answer your mail.")
-    assert begun.status == 1
-    own = waiting(project, "lead")
-    assert f"lead is paused: it waits for your permission, request {own}" in begun.stderr
-    project.wait_for("alice", "idle", turns=2)
-    assert (deployed(project, "by-alice"), deployed(project, "by-lead")) == (1, 0)
-    assert project.log("alice", "permission answered")[0]["by"] == "lead"
-    assert request != own
-
-    inbox = project.do("teamctl", "inbox", "--peek")
-    assert f"teamctl approve {own}" in inbox
-    project.do("teamctl", "approve", own)
-    project.wait_for("lead", "idle", turns=2)
-    results = project.asked("lead", least=2)[1].asked.last_results
-    assert [result.is_error for result in results] == [False, True, False, False]
-    assert (deployed(project, "by-subagent"), deployed(project, "by-lead")) == (0, 1)
-    (refused,) = project.asked("subagent", least=2)[1].asked.last_results
-    assert "a subagent cannot ask for it; leave it to lead" in refused.text

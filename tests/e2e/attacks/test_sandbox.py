@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -11,7 +10,6 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Final
 
 import pytest
 
@@ -139,19 +137,6 @@ def test_a_killed_teammate_leaves_no_placeholders(project: Project) -> None:
     assert taken["names"] == [".git/hooks/pre-commit"]
 
 
-def test_a_job_cannot_create_a_repository(project: Project) -> None:
-    """A job may run for hours, during which the repository's hooks would go unnoticed."""
-    project.stage.play(
-        "ann",
-        use(("background_run", {"command": "git init -q && echo evil > .git/hooks/pre-commit"})),
-        say("Begun."),
-    )
-    project.start()
-    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
-    project.wait_for("ann", "idle", turns=3)
-    wait_until(lambda: names(project) == {".team"}, what="no placeholder is left")
-
-
 def names_in(group: Cgroup) -> set[str]:
     """Return the names of the programs in a control group."""
     names = set[str]()
@@ -172,28 +157,6 @@ def test_a_stopped_team_leaves_no_control_group(project: Project) -> None:
     wait_until(lambda: "sleep" in names_in(group), what="the job is in it, as its teammate is")
     project.do("teamd", "stop")
     assert not group.path.exists()
-
-
-SYSTEM_CALLS: Final = {"x86_64": (248, 249), "aarch64": (217, 218)}  # add_key, request_key
-SESSION_KEYRING: Final = -3
-
-
-@pytest.mark.slow
-@pytest.mark.installed
-def test_keys_of_the_persons_session_keyring_are_hidden(project: Project) -> None:
-    """For example tokens of Kerberos and eCryptfs, which no mount can hide; see keyrings(7)."""
-    add, request = SYSTEM_CALLS[os.uname().machine]
-    name = f"teamd-{project.root.name}"
-    words = (b"user", name.encode(), b"secret", 6, SESSION_KEYRING)
-    assert ctypes.CDLL(None).syscall(add, *words) > 0
-    ask = f"ctypes.CDLL(None).syscall({request}, b'user', b'{name}', None, 0) > 0"
-    project.write("ask.py", f"import ctypes; print('found' if {ask} else 'nothing')")
-    assert project.run("python3", "ask.py").stdout == "found\n"
-    project.stage.play("ann", use(bash("python3 ask.py")), say("Hm."))
-    project.start()
-    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
-    project.wait_for("ann", "idle", turns=2)
-    assert results(project, "ann") == ["nothing"]
 
 
 class Page(BaseHTTPRequestHandler):

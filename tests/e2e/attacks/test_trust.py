@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,6 @@ from tests.e2e.harness import Project, opened
 from tests.strict.asked import Asked
 from tests.strict.replies import Answer, say, use
 from tests.strict.server import StrictServer
-from tests.waiting import wait_until
 
 HOSTILE = """
 [team]
@@ -102,13 +100,6 @@ def test_a_cloned_repository_cannot_lift_a_limit(cloned: Project) -> None:
     assert next(one["usd"] for one in used if one["name"] == "bob") > 0
 
 
-def test_a_cloned_repository_cannot_allow_longer_mail(cloned: Project) -> None:
-    """Commands follow the same settings as the team."""
-    refused = cloned.run("teamctl", "send", "lead", "-", stdin="x" * 1_100_000)
-    assert refused.status == 1
-    assert "over the limit of 1048576" in refused.complaint
-
-
 def test_reload_and_doctor_ignore_hostile_settings(cloned: Project, thief: StrictServer) -> None:
     """The doctor calls the server with the key, and would run the key command."""
     assert WAITING in cloned.do("teamd", "reload")
@@ -125,23 +116,6 @@ def test_untrusted_settings_are_mentioned_in_every_overview(
     for command in (("teamd", "status"), ("teamctl", "team")):
         assert WAITING in cloned.do(*command)
         assert json.loads(cloned.do(*command, "--json"))["untrusted"] == WAITING.split(", ")
-
-
-def test_a_link_to_a_trusted_file_is_not_trusted(
-    tmp_path_factory: pytest.TempPathFactory, cloned: Project
-) -> None:
-    """Its relative paths would refer to files of the repository that contains the link."""
-    mine = cloned.write("mine/team.toml", '[model]\nscript = "turns.json"\n')
-    cloned.write("mine/turns.json", '{"turns": {}}')
-    theirs = cloned.folder / "theirs"
-    theirs.mkdir()
-    (theirs / "team.toml").symlink_to(mine)
-    cloned.write("theirs/turns.json", '{"turns": {}}')
-    shown = cloned.run("teamctl", "--team-dir", str(theirs / ".team"), "doctor")
-    assert "model.script" in shown.stdout
-    assert "the model's words come from" not in shown.stdout
-    shown = cloned.run("teamctl", "--team-dir", str(mine.parent / ".team"), "doctor")
-    assert f"the model's words come from {mine.parent}/turns.json" in shown.stdout
 
 
 def test_an_agent_that_rewrites_the_settings_gains_nothing(
@@ -173,18 +147,3 @@ def test_an_agent_that_rewrites_the_settings_gains_nothing(
     assert not any("x-steal" in one.headers or "x-mine" in one.headers for one in later)
     assert thief.requests == []
     assert not (project.root / "stolen").exists()
-
-
-@pytest.mark.slow
-def test_an_agent_that_removes_the_settings_lifts_no_limit(project: Project) -> None:
-    project.write("team.toml", "[limits]\ncalls_per_wake = 2\n")
-    (project.folder / "team.toml").unlink()
-    teamd = project.begin("teamd", "start", "--foreground", stderr=subprocess.PIPE)
-    assert teamd.stderr is not None
-    assert teamd.stderr.readline().endswith("`teamctl trust`: limits.calls_per_wake\n")
-    wait_until(lambda: project.log("teamd", "ready"), what="teamd is ready")
-    project.stage.act("eve", lambda _: use(("read_inbox", {})))
-    project.do("teamctl", "spawn", "eve", "coder", "Run for ever.")
-    project.wait_for("eve", "idle", turns=2)
-    assert len(project.asked("eve")) == 2
-    project.do("teamd", "stop")

@@ -144,23 +144,3 @@ def test_the_person_is_told_when_the_lead_agent_fails(project: Project) -> None:
     assert shown[2].split()[:3] == ["lead", "lead", "failed"]
     project.stage.play("lead", say("I am back."))
     assert project.do("teamctl", "chat", "Go on.") == "I am back.\n"
-
-
-def test_a_leading_agent_that_is_paused_says_so_and_continues_once_resumed(
-    project: Project,
-) -> None:
-    """Only the person can raise a limit."""
-    project.write("team.toml", "[limits]\nteammate_tokens = 100\n")
-    project.start()
-    refused = project.run("teamctl", "chat", "Hello.")
-    assert refused.status == 1
-    assert "lead is paused" in refused.complaint
-    assert "teammate_tokens" in refused.complaint
-    project.wait_for("lead", "paused")  # it tells the chat first, and then teamd
-    assert "lead is paused: " in project.do("teamctl", "inbox")
-    sent = project.run("teamctl", "send", "lead", "And now?")
-    assert "lead is paused; the message waits" in sent.complaint
-    project.write("team.toml", "")
-    project.do("teamctl", "resume", "lead")
-    project.wait_for("lead", "idle", turns=1)
-    assert "And now?" in project.asked("lead", least=1)[-1].asked.heard

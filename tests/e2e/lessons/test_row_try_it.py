@@ -46,39 +46,5 @@ def test_try_it(project: Project) -> None:
     assert "no new mail" in shown
 
 
-def test_two_agree_on_an_api_without_the_lead(team: Project) -> None:
-    """The last line of "try it": a front-end and a back-end teammate."""
-    ask = {"to": "backend", "content": "How do I get a user?"}
-    agree = {"to": "backend", "content": "Agreed: GET /users/ID. Build it."}
-    offer = {"to": "frontend", "content": "GET /users/ID answers with JSON. Agreed?"}
-    front, back = ("page.js", "fetch('/users/1')"), ("server.py", "# GET /users/ID")
-    lines = (
-        ("Begin", use(("send_message", ask))),
-        (
-            "Agreed\\?",
-            use(("send_message", agree), ("write_file", {"path": front[0], "content": front[1]})),
-        ),
-    )
-    team.stage.act("frontend", told(*lines))
-    team.stage.act(
-        "backend",
-        told(
-            ("How do I", use(("send_message", offer))),
-            ("Build it", use(("write_file", {"path": back[0], "content": back[1]}))),
-        ),
-    )
-    team.do("teamctl", "spawn", "backend", "backend", "Wait for questions.", "--wait")
-    team.do("teamctl", "spawn", "frontend", "frontend", "Begin.")
-    wait_until((team.folder / "server.py").exists, what="they agree and build")
-    assert (team.folder / "page.js").read_text() == front[1]
-    for name in ("frontend", "backend"):
-        team.wait_for(name, "idle")
-        assert {m["from"] for r in team.records(name, "mail") for m in r["messages"]} == {
-            "lead",  # its prompt started the exchange
-            "backend" if name == "frontend" else "frontend",
-        }
-    assert team.mail("lead") == ""
-
-
 def _has_heard(project: Project, name: str, words: str) -> bool:
     return any(words in one.asked.heard for one in project.asked(name))

@@ -93,20 +93,6 @@ def test_identity(team: Project) -> None:
     )
 
 
-def test_rounds(team: Project) -> None:
-    """At most 50 model calls per wake by default; then the teammate is idle and says so."""
-    team.stage.act("rob", lambda asked: use(("task_get", {"task_id": str(len(asked.turns))})))
-    team.do("teamctl", "spawn", "rob", "runner", "Run for ever.")
-    wait_until(lambda: len(team.asked("rob")) >= 50, timeout_seconds=60, what="fifty calls")
-    team.wait_for("rob", "idle", turns=50)
-    assert len(team.asked("rob")) == 50
-    wait_until(lambda: "rob stopped after 50 model calls" in team.mail("lead"), what="it is said")
-    team.stage.act("rob", lambda _: say("Now I have an end."))
-    team.do("teamctl", "send", "rob", "Go on.")
-    team.wait_for("rob", "idle", turns=51)
-    assert "Go on." in team.asked("rob", least=1)[-1].asked.last_text
-
-
 def test_compaction(tmp_path: Path) -> None:
     """Old results go first, then a summary; the disk keeps all; the teammate knows its name."""
     room = 8500  # tokens; a few results are kept, and earlier ones are worth clearing

@@ -57,10 +57,15 @@ def test_several_teams(project: Project) -> None:
     project.do(*web, "spawn", "wes", "clerk", "Go.", "--wait")
     project.do(*web, "spawn", "wanda", "clerk", "Go.")
     folder = project.folder / ".teams" / "web"
+    assert "wes" in project.do(*web, "team")
+    assert "wes" not in project.do("teamctl", "team")
     assert _deleted(project) == (1, "not yet")
     assert folder.exists()
     assert _deleted(project) == (0, "team web is deleted")
     assert not folder.exists()
+    gone = project.run("teamctl", "delete", "web")
+    assert gone.status == 1
+    assert gone.complaint.startswith("teamctl: no team named 'web'; there are: default; ")
     assert [line.split()[0] for line in project.do("teamctl", "teams").splitlines()[1:]] == [
         "default"
     ]
