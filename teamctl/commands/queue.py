@@ -12,8 +12,8 @@ from teamctl.render import output, tables
 from teamd.command_line.options import SuggestingGroup, team_options
 from teamd.command_line.run import TeamOptions
 from teamd.files import pidfile
-from teamd.files.paths import TeamPaths
 from teamd.merges.queue import Entry
+from teamd.merges.queue import read as read_queue
 from teamd.team.roster import Roster
 
 _SHORT: Final = 12
@@ -38,19 +38,18 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
     """
     if click.get_current_context().invoked_subcommand is not None:
         return
-    from teamd.merges import queue  # noqa: PLC0415 -- only to show it
-
-    there = queue.read(choice.existing()).all
+    paths = choice.existing()
+    there = read_queue(paths).all
     if as_json:
         output.print_json({"queue": [entry.to_json() for entry in there]})
     elif there:
-        _draw(there)
-        if any(not entry.state.finished for entry in there):
-            _warn_without_teamd(choice.existing())
+        headings = ["ID", "STATE", "TEAMMATE", "TASK", "COMMIT", "SINCE", "WHY"]
+        tables.print_table(headings, map(_row, there), ("ID",))
+        if pidfile.supervisor(paths) is None and any(not one.state.finished for one in there):
+            output.warn("no teamd runs, so nothing is merged; `teamd start` starts it")
     else:
-        click.echo(
-            choice.add_team_option("the queue is empty; `teamctl queue add NAME` adds to it")
-        )
+        empty = "the queue is empty; `teamctl queue add NAME` adds to it"
+        click.echo(choice.add_team_option(empty))
 
 
 @command.command()
@@ -88,16 +87,6 @@ def remove(choice: TeamOptions, entry_id: str, *, as_json: bool) -> None:
     text = f"{entry.id}, {entry.teammate}'s commit {entry.commit[:_SHORT]}, is not in the queue now"
     choice.done = text
     output.print_either(text, entry.to_json(), as_json=as_json)
-
-
-def _warn_without_teamd(paths: TeamPaths) -> None:
-    if pidfile.supervisor(paths) is None:
-        output.warn("no teamd runs, so nothing is merged; `teamd start` starts it")
-
-
-def _draw(there: tuple[Entry, ...]) -> None:
-    headings = ["ID", "STATE", "TEAMMATE", "TASK", "COMMIT", "SINCE", "WHY"]
-    tables.print_table(headings, map(_row, there), ("ID",))
 
 
 def _row(entry: Entry) -> list[str | tuple[str, str]]:

@@ -81,40 +81,6 @@ class ProgressPrinter:
         self.tell(TeamEvent(time.time(), LEAD, what))
 
 
-class ConversationEvents:
-    """Turns the records of one teammate's transcript into events."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._commands: set[str] = set()
-
-    def events(self, record: Record) -> Iterator[TeamEvent]:
-        """Yield the events of a record."""
-        match record:
-            case Replied():
-                for what in map(self._part, record.content):
-                    yield TeamEvent(record.time, self._name, what)
-            case CallAnswered() if record.is_error or record.tool_use_id in self._commands:
-                bad = record.is_error or find_trouble(record)
-                what = f"sees {_excerpt(record.content)}"
-                yield TeamEvent(record.time, self._name, what, "red" if bad else "green")
-            case TurnEnded() if record.outcome != "end_turn":
-                yield TeamEvent(record.time, self._name, f"{record.outcome}: {record.text}", "red")
-
-    def _part(self, block: dict[str, Any]) -> str:
-        if block["type"] == "text":
-            return f"“{block['text']}”"
-        given = block["input"]
-        if block["name"] == "send_message":
-            return f"→ {given.get('to')}: {given.get('summary') or given.get('content')}"
-        if block["name"] == "task_update":
-            return f"says that task {given.get('task_id')} is {given.get('status')}"
-        if block["name"] == "bash":
-            self._commands.add(block["id"])
-        known = TOOLS.get(block["name"], UNKNOWN)
-        return f"{known.verb or 'uses ' + block['name']} {given.get(known.about, '')}"
-
-
 class Proof:
     """Turns the runs of a task's check into events."""
 
@@ -169,7 +135,7 @@ class ProgressFollower:
         self._proof = proof
         self._roster = Roster(paths)
         self._growing = {name: GrowingFile(paths.transcript(name)) for name in names}
-        self._told = {name: ConversationEvents(name) for name in self._growing}
+        self._commands: set[str] = set()  # the ids of calls of bash
         self.records: dict[str, list[Record]] = {name: [] for name in self._growing}
         self.mail: dict[str, Message] = {}
         self.trouble = ""
@@ -221,12 +187,38 @@ class ProgressFollower:
             for record in decode_lines(growing.lines()):
                 worked = True
                 self.records[name].append(record)
-                events += self._told[name].events(record)
+                events += self._events(name, record)
                 if isinstance(record, TurnEnded) and record.outcome != "end_turn":
                     self.trouble = f"{name} is {record.outcome}: {record.text}"
         for event in sorted(events, key=lambda event: event.moment):
             self._teller.tell(event)
         return worked
+
+    def _events(self, name: str, record: Record) -> Iterator[TeamEvent]:
+        """Yield the events of a record of a teammate's transcript."""
+        match record:
+            case Replied():
+                for what in map(self._part, record.content):
+                    yield TeamEvent(record.time, name, what)
+            case CallAnswered() if record.is_error or record.tool_use_id in self._commands:
+                bad = record.is_error or find_trouble(record)
+                what = f"sees {_excerpt(record.content)}"
+                yield TeamEvent(record.time, name, what, "red" if bad else "green")
+            case TurnEnded() if record.outcome != "end_turn":
+                yield TeamEvent(record.time, name, f"{record.outcome}: {record.text}", "red")
+
+    def _part(self, block: dict[str, Any]) -> str:
+        if block["type"] == "text":
+            return f"“{block['text']}”"
+        given = block["input"]
+        if block["name"] == "send_message":
+            return f"→ {given.get('to')}: {given.get('summary') or given.get('content')}"
+        if block["name"] == "task_update":
+            return f"says that task {given.get('task_id')} is {given.get('status')}"
+        if block["name"] == "bash":
+            self._commands.add(block["id"])
+        known = TOOLS.get(block["name"], UNKNOWN)
+        return f"{known.verb or 'uses ' + block['name']} {given.get(known.about, '')}"
 
     def _mail_events(self) -> Iterator[TeamEvent]:
         for message in Mailbox(self._paths, LEAD).peek():

@@ -48,7 +48,7 @@ async def in_thread(work: Callable[[], T]) -> T:
     result: concurrent.futures.Future[T] = concurrent.futures.Future()
 
     def run() -> None:
-        with suppress(concurrent.futures.InvalidStateError):  # nobody waits any more
+        with suppress(concurrent.futures.InvalidStateError):  # the app no longer waits
             try:
                 result.set_result(work())
             except Exception as error:  # noqa: BLE001 -- raised again for the caller
