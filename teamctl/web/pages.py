@@ -258,11 +258,7 @@ class Pages:
             Route(address, partial(_serve, content, kind), methods=["GET"])
             for address, content, kind in static_files()
         ]
-        answers: Mapping[Any, Any] = {
-            TeamError: _explain,
-            HTTPException: _explain_status,
-            Exception: _confess,
-        }
+        answers: Mapping[Any, Any] = dict.fromkeys((TeamError, HTTPException, Exception), _explain)
         return Starlette(routes=routes, exception_handlers=answers)
 
     def _session(self, request: Request) -> Response:
@@ -362,17 +358,12 @@ def _offset(request: Request, key: str) -> int | None:
 
 async def _explain(_: Request, error: Exception) -> Response:
     """Answer with the error that a command would print."""
-    assert isinstance(error, TeamError)  # noqa: S101 -- registered for this type
-    status = _STATUS.get(ExitCode(error.exit_code), 409)
-    return Json({"error": error.for_person(), "exit_code": error.exit_code}, status)
-
-
-async def _explain_status(_: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101 -- registered for this type
-    return Json({"error": error.detail}, error.status_code)
-
-
-async def _confess(_: Request, error: Exception) -> Response:
+    match error:
+        case TeamError():
+            status = _STATUS.get(ExitCode(error.exit_code), 409)
+            return Json({"error": error.for_person(), "exit_code": error.exit_code}, status)
+        case HTTPException():
+            return Json({"error": error.detail}, error.status_code)
     return Json({"error": f"internal error ({type(error).__name__}: {error})"}, 500)
 
 
