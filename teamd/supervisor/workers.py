@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from tempfile import TemporaryFile
+from typing import IO, Any, Final, Generic, TypeVar
 
 from teamd import clocks
 from teamd.board.board import Board
@@ -37,7 +38,6 @@ _AROUND_CHECK_SECONDS: Final = 300.0
 _AROUND_MERGE_SECONDS: Final = 900.0
 _LASTING_SECONDS: Final = 60.0  # a postman that ran for so long is not in a crash loop
 _STOPPED: Final = "teamd was stopped; start it, and spawn it again"
-_MOST_BYTES: Final = 1 << 15  # of the outcome of a copy; a pipe holds more without a reader
 
 
 W = TypeVar("W", bound=Worker)
@@ -307,14 +307,14 @@ class CopyWorker(Worker):
         make: makes it, and returns a sentence about files that are not in it.
         then: gets the outcome.
         outcome: set once its process has ended, or could not be forked.
-        reader: the descriptor from which the outcome is read.
+        report: a file without a name, to which the process writes the outcome.
     """
 
     name: str
     make: Callable[[], str]
     then: Callable[[CopyOutcome], None]
     outcome: CopyOutcome | None = None
-    reader: int = -1
+    report: IO[bytes] = field(default_factory=BytesIO)
 
 
 class CopyMakers(Pool[CopyWorker]):
@@ -360,25 +360,15 @@ class CopyMakers(Pool[CopyWorker]):
         if self.closing:
             worker.outcome = CopyOutcome(error=_STOPPED)
             return
-        private = self.children.private
         try:
-            worker.reader, writer = os.pipe()
-            private.append(worker.reader)
-            try:
-                worker.start(partial(_make_copy, worker, writer))
-            except OSError:
-                private.remove(worker.reader)
-                os.close(worker.reader)
-                raise
-            finally:
-                os.close(writer)
+            worker.report = TemporaryFile()  # noqa: SIM115 -- `_end` closes it
+            worker.start(partial(_make_copy, worker))
         except OSError as error:
             why = f"no process could be forked: {error.strerror}"
             worker.outcome = CopyOutcome(error=why)
 
     def _end(self, worker: CopyWorker, code: int) -> None:
-        self.children.private.remove(worker.reader)
-        outcome = _read_outcome(worker.reader, code)
+        outcome = _read_outcome(worker, code)
         if outcome.killed and self.closing:
             outcome = CopyOutcome(error=_STOPPED, killed=True)
         if outcome.error:
@@ -386,18 +376,22 @@ class CopyMakers(Pool[CopyWorker]):
         worker.outcome = outcome
 
 
-def _make_copy(worker: CopyWorker, writer: int) -> int:
+def _make_copy(worker: CopyWorker) -> int:
     try:
         outcome = {"lacks": worker.make()}
     except TeamError as error:
         outcome = {"error": str(error)}
-    os.write(writer, json.dumps(outcome)[:_MOST_BYTES].encode())
+    with worker.report as report:
+        report.write(json.dumps(outcome).encode())
     return ExitCode.DONE
 
 
-def _read_outcome(reader: int, code: int) -> CopyOutcome:
+def _read_outcome(worker: CopyWorker, code: int) -> CopyOutcome:
+    with worker.report as report:
+        report.seek(0)
+        content = report.read()
     try:
-        found: dict[str, Any] = json.loads(os.read(reader, _MOST_BYTES))
+        found: dict[str, Any] = json.loads(content)
         return CopyOutcome(**found)
     except (ValueError, TypeError):
         why = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
@@ -405,8 +399,6 @@ def _read_outcome(reader: int, code: int) -> CopyOutcome:
             killed=True,
             error=f"no working copy was made: its process {why}; `teamctl logs teamd` may say why",
         )
-    finally:
-        os.close(reader)
 
 
 @dataclass(frozen=True, slots=True)
