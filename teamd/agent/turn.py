@@ -107,8 +107,8 @@ class Repeats:
             and (at_once or not silent)
         )
         count = 1 + (before.count if before and nothing_new else 0)
-        may_change = not self._toolbox.looks(name) and (before is None or silent)
-        if not result.is_error and (may_change or self._toolbox.changes(name)):
+        may_change = not self._toolbox.facts(name).looks and (before is None or silent)
+        if not result.is_error and (may_change or self._toolbox.facts(name).changes):
             self._changes += 1
         self._made[key] = _Made(count, result, self._changes)
         self._last = key
@@ -211,10 +211,10 @@ async def _run_call(talk: Compaction, call: Block, show: Callable[[Block], None]
     name, conversation = call["name"], talk.conversation
     if (wrong := explain_invalid(call["input"])) is not None:
         return Result(text=prompts.INVALID_CALL.format(wrong=wrong), is_error=True)
-    if call["id"] in conversation.begun and not talk.toolbox.repeats(name):
+    if call["id"] in conversation.begun and not talk.toolbox.facts(name).repeatable:
         return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
     # On the disk before the call changes anything: the reply, and that the call was begun.
-    acts = not talk.toolbox.looks(name)
+    acts = not talk.toolbox.facts(name).looks
 
     def begin() -> None:
         conversation.begin_call(call, durable=acts)

@@ -71,6 +71,7 @@ def _of_team(holder: str = "", *, repeatable: bool = True, **facts: Any) -> Know
 
 
 UNKNOWN: Final = KnownTool(acts=True)
+MISSING: Final = KnownTool(acts=False, repeatable=True, looks=True)
 # In the order in which a model reads of them.
 TOOLS: Final = {
     "bash": KnownTool(

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from teamd.masking import Mask
 from teamd.messages import new_id
-from teamd.settings.known_tools import TOOLS, UNKNOWN, KnownTool
+from teamd.settings.known_tools import MISSING, TOOLS, UNKNOWN, KnownTool
 from teamd.tools.output import clip
 
 if TYPE_CHECKING:
@@ -216,17 +216,9 @@ class Toolbox:
             self._shown = [one for one in self._schemas if self._has(one["name"], granted)]
         return self._shown
 
-    def repeats(self, name: str) -> bool:
-        """Return whether a call of this tool may run again if it is not known how far it came."""
-        return name not in self._tools or self._tools[name].facts.repeatable
-
-    def looks(self, name: str) -> bool:
-        """Return whether a call of this tool changes nothing, or the tool does not exist."""
-        return name not in self._tools or self._tools[name].facts.looks
-
-    def changes(self, name: str) -> bool:
-        """Return whether every call of this tool that succeeds changes a file."""
-        return name in self._tools and self._tools[name].facts.changes
+    def facts(self, name: str) -> KnownTool:
+        """Return the facts about a tool; a call of one that does not exist changes nothing."""
+        return self._tools[name].facts if name in self._tools else MISSING
 
     def parse(self, name: str, arguments: object) -> Input | None:
         """Return the checked input of a call; `None` where its tool is missing or refuses it."""

@@ -65,7 +65,7 @@ def test_a_call_repeated_after_a_crash_makes_one_task(board: Board) -> None:
         for _ in range(2):
             assert not run(board, tool, task_id="1", **arguments).is_error
     toolbox = Toolbox(board_tools(board))
-    assert all(toolbox.repeats(schema["name"]) for schema in toolbox.schemas())
+    assert all(toolbox.facts(schema["name"]).repeatable for schema in toolbox.schemas())
 
 
 def test_the_inputs_are_those_of_the_contract(board: Board) -> None:
