@@ -166,7 +166,7 @@ class Context:
         """Have nothing but this text, as the user's, instead of all there is."""
         self.calls, self._exchanges, self._results = [], [], {}
         self._texts, self._notes = [], []
-        self.bytes, self._measured_frame = 0, ""
+        self.bytes = 0
         self.add_text(text)
         self._head = list(self._texts)
 
