@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from teamd.agent.build import build_loop, reason_to_wake
+from teamd.agent.call_slots import CallSlots
 from teamd.agent.environment import Environment
 from teamd.agent.model_calls import TeammateModel
-from teamd.agent.throttle import CallSlots
 from teamd.agent.wakeup import HeartbeatSender, SupervisorGone, Wakeup, hibernate
 from teamd.budget.ledger import Ledger
 from teamd.copies import record as copies

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 
 from teamd.agent.approvals import OwnShutdown, Plans
+from teamd.agent.call_slots import CallSlots
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.permissions import Permissions
-from teamd.agent.throttle import CallSlots
 from teamd.agent.wakeup import Wakeup
 from teamd.agent.work import Presence, Reporter
 from teamd.approvals.store import Approvals

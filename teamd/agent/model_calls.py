@@ -19,9 +19,9 @@ from functools import cached_property
 from typing import Any, Final
 
 from teamd import clocks
+from teamd.agent.call_slots import CallSlots
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.environment import Environment
-from teamd.agent.throttle import CallSlots
 from teamd.budget.account import NOTHING, Account, Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger

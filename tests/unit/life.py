@@ -21,6 +21,7 @@ import pytest
 
 from teamctl.main import main
 from teamd.agent.approvals import Plans
+from teamd.agent.call_slots import CallSlots
 from teamd.agent.conversation.compaction import Compaction, ask_nobody
 from teamd.agent.conversation.context import frame_of
 from teamd.agent.conversation.conversation import Conversation
@@ -29,7 +30,6 @@ from teamd.agent.delivery import Delivery
 from teamd.agent.environment import Environment
 from teamd.agent.loop import Loop
 from teamd.agent.model_calls import ModelCalls
-from teamd.agent.throttle import CallSlots
 from teamd.agent.turn import Cancellation
 from teamd.agent.wakeup import CallBudget, HeartbeatSender, Wakeup
 from teamd.approvals.store import Approvals

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from teamd.agent.throttle import CallSlots
+from teamd.agent.call_slots import CallSlots
 from teamd.budget.ledger import Ledger
 from teamd.journal import Journal
 from teamd.models import Ask, Provider, RefusedError, Reply, TransientError, UnusableError
