@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -12,12 +12,12 @@ import click
 
 from teamctl.render import output, tables
 from teamctl.render.tables import Shape
+from teamctl.tail import lines_back
 from teamd.command_line import terminal
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
-from teamd.files import directories
+from teamd.files import directories, files
 from teamd.files.paths import TeamPaths
-from teamd.files.safe_open import safe_open
 from teamd.mail import trace as tracing
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, USER, Message
@@ -66,20 +66,14 @@ def _list(paths: TeamPaths, *, as_json: bool) -> None:
             {"messages": [{**one.to_json(), "to": one.to, "state": how} for one, how in latest]}
         )
     elif latest:
-        rows = [
-            (
-                one.id,
-                one.sender,
-                one.to,
-                output.ago(one.timestamp),
-                how,
-                " ".join(one.content.split()),
-            )
-            for one, how in latest
-        ]
-        tables.print_table(_HEADINGS, rows, ("AGE",), _SHAPE)
+        tables.print_table(_HEADINGS, (_row(*found) for found in latest), ("AGE",), _SHAPE)
     else:
         click.echo("no messages yet")
+
+
+def _row(one: Message, state: str) -> list[str]:
+    text = " ".join(one.content.split())
+    return [one.id, one.sender, one.to, output.ago(one.timestamp), state, text]
 
 
 def _latest(paths: TeamPaths) -> Iterator[tuple[Message, str]]:
@@ -100,11 +94,9 @@ def _latest(paths: TeamPaths) -> Iterator[tuple[Message, str]]:
 
 def _last_lines(path: Path) -> list[bytes]:
     """Return the whole lines at the end of a file, which may be very long."""
-    with os.fdopen(safe_open(path, os.O_RDONLY), "rb") as file:
-        start = max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES)
-        file.seek(start)
-        found = file.read(_TAIL_BYTES).splitlines()
-    return found[1:] if start else found
+    start = files.size(path) - _TAIL_BYTES
+    found = takewhile(lambda one: one[0] >= start, lines_back(path))
+    return [line for _, line in found][::-1]
 
 
 def _steps(way: tracing.MessageTrace) -> list[str]:

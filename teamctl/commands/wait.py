@@ -46,14 +46,13 @@ def command(choice: TeamOptions, names: Sequence[str], *, timeout: float, as_jso
         who = ", ".join(working) or "somebody"
         raise DeadlinePassed(f"{who} is still at work after {timeout:g} s; `teamctl team` shows it")
     seen = OverviewReader(paths).read()
-    ended = [_ended(one, seen) for one in members]
+    ended = [(one, *_ended(one, seen)) for one in members]
     if as_json:
-        found = zip(members, ended, strict=True)
-        output.print_json({"members": [{**one.encode(), "state": how} for one, (how, _) in found]})
+        output.print_json({"members": [{**one.encode(), "state": how} for one, how, _ in ended]})
     else:
-        for one, (how, why) in zip(members, ended, strict=True):
+        for one, how, why in ended:
             click.echo(output.plain(f"{one.name} is {how}" + (f": {why}" if why else "")))
-    idle = all(how == Status.IDLE for how, _ in ended)
+    idle = all(how == Status.IDLE for _, how, _ in ended)
     return ExitCode.DONE if idle else ExitCode.REFUSED
 
 
