@@ -62,12 +62,6 @@ class Screen:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    @property
-    def memory_mib(self) -> float:
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        (line,) = [line for line in lines if line.startswith("VmRSS")]
-        return int(line.split()[1]) / 1024
-
     def close(self) -> None:
         self.process.kill()
         self.process.wait()

@@ -42,25 +42,32 @@ class Scene:
         """Return a scene of the same project in another team directory."""
         return Scene(self._recording, team)
 
-    def do(self, deed: str, *arguments: str, killed: bool = False, **told: Any) -> None:
-        """Run a process until it ends or is killed; then record `told` as acknowledged."""
+    def do(self, deed: str, *arguments: str, killed_at: tuple[str, ...] = (), **told: Any) -> None:
+        """Run a process until it ends, or makes the call where it is killed.
+
+        Args:
+            deed: a function of `deeds` or `far`.
+            arguments: its arguments after the team's paths.
+            killed_at: a call, a path, and whether the kill comes before or after the call.
+            told: recorded as acknowledged then.
+        """
         act = getattr(far if hasattr(far, deed) else deeds, deed)
-        status = self._fork(partial(act, TeamPaths(self._root), *arguments))
-        self._see(deed, status, killed=killed, **told)
+        work = partial(act, TeamPaths(self._root), *arguments)
+        self._see(deed, partial(self._fork, work), killed_at, told)
 
     def prepare(self, *names: str) -> None:
         """Create the team, then run some deeds, each in a process."""
         for name in ("create", *names):
             self.do(name)
 
-    def command(self, *argv: str, killed: bool = False, **told: Any) -> None:
-        """Run a command until it ends or is killed; then record `told` as acknowledged.
+    def command(self, *argv: str, killed_at: tuple[str, ...] = (), **told: Any) -> None:
+        """Run a command like `do`.
 
         `teamctl` is forked, which writes the same; `teamd` is started, with its teammates.
         """
-        forked = argv[0] == "teamctl"
-        status = self._fork(partial(self._be, argv)) if forked else self._start(argv)
-        self._see(argv, status, killed=killed, **told)
+        forked = partial(self._fork, partial(self._be, argv))
+        started = partial(self._start, argv)
+        self._see(argv, forked if argv[0] == "teamctl" else started, killed_at, told)
 
     def _start(self, argv: Sequence[str]) -> int:
         return self._recording.project.run(*argv).status
@@ -121,12 +128,16 @@ class Scene:
         yield
         os.chown(folder, user, -1)
 
-    def kill_at(self, call: str, path: str, when: str = "before") -> None:
-        """Have the next process that makes such a call kill itself."""
-        self._recording.kill_at(call, path, when)
-
-    def _see(self, argv: object, status: int, *, killed: bool, **told: Any) -> None:
-        assert status == (-signal.SIGKILL if killed else os.EX_OK), argv
+    def _see(
+        self,
+        what: object,
+        run: Callable[[], int],
+        killed_at: tuple[str, ...],
+        told: dict[str, Any],
+    ) -> None:
+        if killed_at:
+            self._recording.kill_at(*killed_at)
+        assert run() == (-signal.SIGKILL if killed_at else os.EX_OK), what
         if told:
             self._recording.mark(**told)
 
@@ -135,8 +146,7 @@ def a_teammate_dies_with_a_record(scene: Scene) -> None:
     """It wrote the mail without a sync; the next process reads that the mail is recorded."""
     scene.prepare()
     scene.do("put", "bob", "a", sent=("bob", "a"))
-    scene.kill_at("sync", "transcripts/bob")
-    scene.do("talk", killed=True)
+    scene.do("talk", killed_at=("sync", "transcripts/bob"))
     scene.do("talk")
 
 
@@ -151,9 +161,8 @@ def mail_comes_while_a_teammate_reads(scene: Scene) -> None:
     scene.do("talk")
     steps = (("ftruncate", "inbox/bob.jsonl", "e"), ("unlink", "bob.taken", "g"))
     for call, place, content in steps:
-        scene.kill_at(call, place, "after")
         scene.do("put", "bob", content, sent=("bob", content))
-        scene.do("talk", killed=True)
+        scene.do("talk", killed_at=(call, place, "after"))
     scene.do("put", "bob", "f", sent=("bob", "f"))
     scene.do("talk")
 
@@ -182,12 +191,10 @@ def a_conversation_goes_on_from_a_checkpoint(scene: Scene) -> None:
     scene.prepare()
     scene.do("put", "bob", "a", sent=("bob", "a"))
     scene.do("talk")
-    scene.kill_at("sync", "transcripts/bob")
-    scene.do("sum_up", killed=True)
+    scene.do("sum_up", killed_at=("sync", "transcripts/bob"))
     scene.do("sum_up")
     scene.do("put", "bob", "b", sent=("bob", "b"))
-    scene.kill_at("sync", "transcripts/bob")
-    scene.do("talk", killed=True)
+    scene.do("talk", killed_at=("sync", "transcripts/bob"))
     scene.do("talk")
 
 
@@ -195,8 +202,7 @@ def the_person_stops_reading(scene: Scene) -> None:
     """A kill comes after the mail is displayed and recorded, but before the sync."""
     scene.prepare("serve")
     scene.do("put", "lead", "a", sent=("lead", "a"))
-    scene.kill_at("sync", "user.jsonl")
-    scene.command("teamctl", "inbox", killed=True)
+    scene.command("teamctl", "inbox", killed_at=("sync", "user.jsonl"))
     scene.command("teamctl", "inbox")
 
 
@@ -205,16 +211,14 @@ def a_change_is_repeated(scene: Scene) -> None:
     scene.prepare("serve")
     scene.command("teamctl", "task", "add", "x", task={"id": "1"})
     change = ("teamctl", "task", "update", "1", "--description", "version 1")
-    scene.kill_at("syncdir", "tasks$")
-    scene.command(*change, killed=True)
+    scene.command(*change, killed_at=("syncdir", "tasks$"))
     scene.command(*change, task={"id": "1", "version": 1})
 
 
 def an_answer_is_repeated(scene: Scene) -> None:
     """The command that approves a plan is killed and repeated."""
     scene.prepare("serve", "enlist", "ask")
-    scene.kill_at("syncdir", "requests$")
-    scene.command("teamctl", "approve", "abcdef", killed=True)
+    scene.command("teamctl", "approve", "abcdef", killed_at=("syncdir", "requests$"))
     scene.command("teamctl", "approve", "abcdef", answered=("abcdef", "approved"))
 
 
@@ -223,8 +227,7 @@ def an_answer_is_found(scene: Scene) -> None:
     scene.prepare("enlist")
     scene.do("ask", plans="abcdef")
     scene.do("serve")
-    scene.kill_at("syncdir", "requests$")
-    scene.command("teamctl", "approve", "abcdef", killed=True)
+    scene.command("teamctl", "approve", "abcdef", killed_at=("syncdir", "requests$"))
     scene.do("act", opened="abcdef")
 
 
@@ -234,8 +237,7 @@ def a_permission_is_found(scene: Scene) -> None:
     scene.prepare("enlist")
     scene.do("ask_permission", plans=permission)
     scene.do("serve")
-    scene.kill_at("syncdir", "requests$")
-    scene.command("teamctl", "approve", permission, killed=True)
+    scene.command("teamctl", "approve", permission, killed_at=("syncdir", "requests$"))
     scene.do("permitted", opened=permission)
 
 
@@ -244,24 +246,21 @@ def an_answer_is_told_by_another(scene: Scene) -> None:
     scene.prepare("enlist")
     scene.do("ask", plans="abcdef")
     scene.do("serve")
-    scene.kill_at("syncdir", "requests$")
-    scene.command("teamctl", "approve", "abcdef", killed=True)
+    scene.command("teamctl", "approve", "abcdef", killed_at=("syncdir", "requests$"))
     scene.do("repeat", answered=("abcdef", "approved"))
 
 
 def a_question_is_repeated(scene: Scene) -> None:
     """A process is killed after it has written the question, and the next one repeats it."""
     scene.prepare("enlist")
-    scene.kill_at("syncdir", "requests$")
-    scene.do("ask", killed=True)
+    scene.do("ask", killed_at=("syncdir", "requests$"))
     scene.do("ask", plans="abcdef")
 
 
 def a_task_is_added_again(scene: Scene) -> None:
     """The repeated call finds the task that the killed one has added."""
     scene.prepare()
-    scene.kill_at("syncdir", "tasks$")
-    scene.do("add_once", killed=True)
+    scene.do("add_once", killed_at=("syncdir", "tasks$"))
     scene.do("add_once", task={"id": "1", "subject": "x"})
 
 
@@ -269,8 +268,8 @@ def a_task_is_given(scene: Scene) -> None:
     """The command is killed after the change; another process informs the new owner."""
     scene.prepare("enlist", "serve")
     scene.command("teamctl", "task", "add", "x", task={"id": "1", "subject": "x"})
-    scene.kill_at("syncdir", "tasks$")
-    scene.command("teamctl", "task", "update", "1", "--owner", "bob", killed=True)
+    give = ("teamctl", "task", "update", "1", "--owner", "bob")
+    scene.command(*give, killed_at=("syncdir", "tasks$"))
     scene.do("flush", task={"id": "1", "owner": "bob"})
 
 
@@ -279,8 +278,7 @@ def a_member_is_found(scene: Scene) -> None:
     scene.prepare()
     scene.do("enlist", spawned="bob")
     scene.do("reign", unwanted="bob")
-    scene.kill_at("syncdir", r"^\.team$")
-    scene.do("enlist", "shutdown", killed=True)
+    scene.do("enlist", "shutdown", killed_at=("syncdir", r"^\.team$"))
     scene.do("reign", shut="bob")
 
 
@@ -346,8 +344,7 @@ def work_is_queued(scene: Scene) -> None:
 def work_is_queued_again(scene: Scene) -> None:
     """A process is killed after it has written the entry, and the next one repeats it."""
     scene.prepare()
-    scene.kill_at("syncdir", "tasks$")
-    scene.do("queue_work", killed=True)
+    scene.do("queue_work", killed_at=("syncdir", "tasks$"))
     scene.do("queue_work", queued=("1", "waiting"))
 
 
@@ -355,8 +352,7 @@ def work_is_given_back(scene: Scene) -> None:
     """The process that finishes the entry is killed; another process informs the teammate."""
     scene.prepare("enlist")
     scene.do("queue_work", queued=("1", "waiting"))
-    scene.kill_at("syncdir", "tasks$")
-    scene.do("give_work_back", killed=True)
+    scene.do("give_work_back", killed_at=("syncdir", "tasks$"))
     scene.do("flush_queue", queued=("1", "failed"))
 
 
@@ -414,8 +410,7 @@ def a_ledger_is_repaired(scene: Scene) -> None:
     scene.do("note_call")
     scene.tell(damaged=True)
     scene.do("damage_ledger")
-    scene.kill_at("rename", "ledger.jsonl$")
-    scene.do("mend", killed=True)
+    scene.do("mend", killed_at=("rename", "ledger.jsonl$"))
     scene.do("mend", kept=("ledger.jsonl.damaged-*", "?"))
 
 
@@ -432,13 +427,11 @@ def a_stranger_makes_the_inbox(scene: Scene) -> None:
 def folders_are_made_half(scene: Scene) -> None:
     """The folders above the team directory, and the folder of a teammate's jobs."""
     deep = scene.beside("deep/er/.team")
-    scene.kill_at("mkdir", "^deep/er$", "after")
-    deep.do("create", killed=True)
+    deep.do("create", killed_at=("mkdir", "^deep/er$", "after"))
     deep.do("create")
     deep.do("go_on", task={"id": "1"}, sent=("lead", "hi"), team="deep")
     scene.prepare()
-    scene.kill_at("mkdir", "jobs/bob$", "after")
-    scene.do("begin_job", killed=True)
+    scene.do("begin_job", killed_at=("mkdir", "jobs/bob$", "after"))
     scene.do("begin_job", jobs=("bob", "1"))
 
 
@@ -456,8 +449,7 @@ def a_reader_dies_before_its_file_is_named(scene: Scene) -> None:
     scene.do("put", "bob")
     for number, later in enumerate([(), ("two",)]):
         scene.append(f"one-{number}", garbage=f"rubbish-{number}")
-        scene.kill_at("rename", "bob.taken", "after")
-        scene.do("take", killed=True)
+        scene.do("take", killed_at=("rename", "bob.taken", "after"))
         for content in later:
             scene.append(content)
         scene.do("take")
@@ -469,8 +461,7 @@ def a_reader_dies_with_the_inbox_cut_off(scene: Scene) -> None:
     scene.prepare()
     scene.do("put", "bob")
     scene.append("one", garbage="rubbish")
-    scene.kill_at("ftruncate", "inbox/bob", "after")
-    scene.do("take", killed=True)
+    scene.do("take", killed_at=("ftruncate", "inbox/bob", "after"))
     scene.do("take")
 
 
@@ -492,8 +483,7 @@ def mail_without_ids_is_named_where_it_stands(scene: Scene) -> None:
     )
     for number, step in enumerate(steps):
         scene.append(f"one-{number}", f"two-{number}")
-        scene.kill_at(*step)
-        scene.do("talk", killed=True)
+        scene.do("talk", killed_at=step)
         if number % 2:
             scene.append(f"three-{number}")
         scene.do("talk")
@@ -517,8 +507,7 @@ def a_ledger_is_replaced(scene: Scene) -> None:
     """The process is killed before the new file's name is safe; others continue in that file."""
     scene.prepare("limit")
     scene.do("call", asked="bob")
-    scene.kill_at("rename", "ledger.jsonl", "after")
-    scene.do("call_and_replace", killed=True, asked="bob")
+    scene.do("call_and_replace", killed_at=("rename", "ledger.jsonl", "after"), asked="bob")
     scene.do("call", asked="bob")
 
 
@@ -530,15 +519,13 @@ def a_limit_is_raised(scene: Scene) -> None:
 
 def a_team_is_made_half(scene: Scene) -> None:
     """The creating process is killed; the person continues without a supervisor."""
-    scene.kill_at("mkdir", "/tasks$", "after")
-    scene.do("create", killed=True)
+    scene.do("create", killed_at=("mkdir", "/tasks$", "after"))
     scene.do("go_on", task={"id": "1"}, sent=("lead", "hi"))
 
 
 def a_team_is_made_without_a_board(scene: Scene) -> None:
     """The creating process is killed a moment earlier; the first new task creates the folder."""
-    scene.kill_at("mkdir", "/tasks$", "before")
-    scene.do("create", killed=True)
+    scene.do("create", killed_at=("mkdir", "/tasks$", "before"))
     scene.command("teamctl", "task", "add", "x", task={"id": "1", "subject": "x"})
     scene.command("teamctl", "task", "add", "y", task={"id": "2", "subject": "y"})
 
@@ -560,8 +547,7 @@ def mail_goes_to_a_half_made_team(scene: Scene) -> None:
     """The creating process was killed before any of the names was safe."""
     scene.prepare("serve")
     web = scene.beside(".teams/web")
-    scene.kill_at("syncdir", "web/inbox$")
-    web.do("create", killed=True)
+    web.do("create", killed_at=("syncdir", "web/inbox$"))
     scene.command("teamctl", "send", "lead@web", "hi", sent=("lead", "hi"), team="web")
 
 
@@ -616,8 +602,7 @@ def a_sender_dies_and_the_postman_finds_its_mail(scene: Scene) -> None:
     """The other host has received the line, so its number must never belong to another line."""
     scene.prepare()
     scene.do("send_far", "one", crossing=1)
-    scene.kill_at("sync", "outbox/h2")
-    scene.do("send_far", "two", killed=True)
+    scene.do("send_far", "two", killed_at=("sync", "outbox/h2"))
     scene.do("carry", crossing=2)
 
 
@@ -664,8 +649,7 @@ def a_postman_dies_with_mail_in_the_inbox(scene: Scene) -> None:
     """The next postman recognizes the mail and confirms it."""
     scene.prepare("enlist")
     scene.do("receive", "one", received=1, sent=("bob", "one"))
-    scene.kill_at("sync", "inbox/bob")
-    scene.do("receive", "one", "two", killed=True)
+    scene.do("receive", "one", "two", killed_at=("sync", "inbox/bob"))
     scene.do("receive", "one", "two", received=2, sent=("bob", "two"))
 
 
