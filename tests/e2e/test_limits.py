@@ -112,7 +112,7 @@ def last_refusal(project: Project, name: str) -> Any:
     ("key", "most"),
     [
         ("teammate_tokens", 16_000),
-        ("team_usd", 0.15),
+        pytest.param("team_usd", 0.15, marks=pytest.mark.long),
     ],
 )
 def test_an_endless_game_ends_within_one_call_of_its_limit(

@@ -248,6 +248,20 @@ def test_a_forced_stop_does_not_affect_a_team_of_the_lead(project: Project) -> N
     project.do("teamctl", "delete", "web", "--force")
 
 
+@pytest.mark.slow
+def test_a_forced_stop_ends_even_if_other_teams_cannot_be_inspected(project: Project) -> None:
+    """It ends with the right exit code, and leaves nothing of the team."""
+    first = project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    odd = project.folder / ".teams" / "web" / "teamd.pid"
+    odd.parent.mkdir(parents=True)
+    odd.symlink_to(odd)  # a link to itself
+    os.kill(first, signal.SIGSTOP)
+    stopped = project.run("teamd", "stop", "--timeout", "1")
+    assert stopped.status == ExitCode.DEADLINE
+    wait_until(lambda: project.survivors() == {}, what="all have ended")
+
+
 def wanda(project: Project) -> dict[str, Any]:
     (member,) = json.loads(web(project).config.read_bytes())["members"]
     return dict(member)

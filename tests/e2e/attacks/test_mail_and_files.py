@@ -16,7 +16,9 @@ from tests.e2e.harness import Project
 from tests.forked.client import server as forks
 from tests.waiting import wait_until
 
+FLOOD: Final = 1_000_000  # messages
 HUGE: Final = 100_000_000  # bytes of one message
+MEMORY: Final = 500_000  # KiB of address space: a few times the need of a command without a flood
 # Paths where a cloned repository or another program of this user might put a link or a FIFO.
 STRANGE: Final = {
     "inbox/ann.jsonl": ("teamctl send ann hi", "teamctl inbox ann"),
@@ -172,6 +174,25 @@ def test_a_message_of_a_hundred_megabytes_is_refused_and_other_mail_is_delivered
     assert team.paths.rejected("fred").stat().st_size > HUGE
     assert team.log("fred", "line rejected")
     assert not team.log("fred", "crashed")
+
+
+@pytest.mark.slow
+def test_a_million_messages_need_no_more_memory_than_a_few(still: Project) -> None:
+    """`inbox` shows the first of them, and `send` still works."""
+    for name in ("ann", "lead"):
+        still.paths.inbox(name).write_bytes(b'{"content": "x"}\n' * FLOOD)
+    bounded = f"ulimit -v {MEMORY}; set -o pipefail; exec"
+    shown = still.run("bash", "-c", f"{bounded} teamctl inbox ann --json | wc -l")
+    assert (shown.status, shown.stderr) == (0, "")
+    taken = still.do("bash", "-c", f"{bounded} teamctl inbox --json")
+    first = json.loads(taken)["messages"]
+    assert 1000 < len(first) < FLOOD
+    ann = json.loads(still.do("bash", "-c", f"{bounded} teamctl team --json"))["members"][0]
+    assert ann["queued"] == FLOOD
+    still.do("bash", "-c", f"{bounded} teamctl send bob hi")
+    put_line(still, "ann", "")
+    aside = still.paths.taken("lead").read_bytes()
+    assert aside.count(b"\n") == FLOOD + 2, "a header, all messages and a marker"
 
 
 def test_a_full_inbox_refuses_further_mail_with_a_reason(still: Project) -> None:
