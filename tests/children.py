@@ -18,7 +18,7 @@ from teamd.budget.ledger import Ledger
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.routing import MailRouter
-from teamd.models.retry import RetryPolicy
+from teamd.models import RetryPolicy
 from teamd.supervisor.children import Children
 from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.live_settings import LiveSettings

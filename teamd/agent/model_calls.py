@@ -41,12 +41,12 @@ from teamd.models import (
     Provider,
     RefusedError,
     Reply,
+    RetryPolicy,
     TransientError,
     UnusableError,
 )
 from teamd.models.encoding import prefix_of, size_of
 from teamd.models.prices import FREE, Price, Prices
-from teamd.models.retry import RetryPolicy
 from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
 from teamd.transcript.live import LiveFile

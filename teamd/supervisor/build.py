@@ -21,8 +21,8 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import RESERVE, MailRouter
 from teamd.messages import TEAMD
 from teamd.model_server import Usage
+from teamd.models import RetryPolicy
 from teamd.models.prices import Prices
-from teamd.models.retry import RetryPolicy
 from teamd.supervisor import orphans
 from teamd.supervisor.children import Children
 from teamd.supervisor.fork import ChildProgram

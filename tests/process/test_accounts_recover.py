@@ -26,8 +26,7 @@ from teamd.budget.ledger import Ledger
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import STATE_TYPE, TEAMD
-from teamd.models import Ask, Model, Reply
-from teamd.models.retry import RetryPolicy
+from teamd.models import Ask, Model, Reply, RetryPolicy
 from teamd.settings.schema import ModelSettings
 from teamd.supervisor.slots import ConcurrencyLimit, Slots
 from tests.strict import refusals

@@ -17,9 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamd.budget.ledger import Ledger
-from teamd.models import Ask, Model, ModelError, Reply, TransientError, UnusableError
+from teamd.models import Ask, Model, ModelError, Reply, RetryPolicy, TransientError, UnusableError
 from teamd.models.claude import Claude
-from teamd.models.retry import RetryPolicy
 from tests.strict.faults import (
     MISSHAPEN,
     Cut,

@@ -14,8 +14,7 @@ from teamd.agent.conversation.context import REFUSED
 from teamd.agent.conversation.conversation import Conversation
 from teamd.budget.ledger import Ledger
 from teamd.model_server.facts import ModelFacts
-from teamd.models import Ask, Reply
-from teamd.models.retry import RetryPolicy
+from teamd.models import Ask, Reply, RetryPolicy
 from teamd.transcript.records import NewsAdded
 from tests.strict.faults import Refusal
 from tests.strict.odd import ODD_REPLIES, WHOLE, OddReply, block, call, end, sse, start

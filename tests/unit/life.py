@@ -42,8 +42,7 @@ from teamd.masking import Mask
 from teamd.messages import INTERRUPT_TYPE, STATE_TYPE, TEAMD, Message
 from teamd.model_server import Usage
 from teamd.model_server.facts import ModelFacts
-from teamd.models import Ask, Provider, Reply
-from teamd.models.retry import RetryPolicy
+from teamd.models import Ask, Provider, Reply, RetryPolicy
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
 from teamd.settings.schema import Mail, ModelSettings

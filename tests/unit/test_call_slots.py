@@ -19,8 +19,15 @@ import pytest
 from teamd.agent.call_slots import CallSlots
 from teamd.budget.ledger import Ledger
 from teamd.journal import Journal
-from teamd.models import Ask, Provider, RefusedError, Reply, TransientError, UnusableError
-from teamd.models.retry import RetryPolicy
+from teamd.models import (
+    Ask,
+    Provider,
+    RefusedError,
+    Reply,
+    RetryPolicy,
+    TransientError,
+    UnusableError,
+)
 from teamd.supervisor.slots import LONGEST_WAIT_SECONDS, ConcurrencyLimit, Slots, Warmth
 from teamd.team.call_slots import ASK, CHANNEL, SlotRelease
 from tests.strict.replies import say

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.models.retry import RetryPolicy
+from teamd.models import RetryPolicy
 from teamd.supervisor.slots import ConcurrencyLimit
 
 POLICY = RetryPolicy(first_seconds=0.01, longest_seconds=60)

@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 
 from teamd.agent.model_calls import ModelCalls, Rests
 from teamd.budget.ledger import Ledger
-from teamd.models import Ask, KeyRefusedError, LaterError, TransientError, UnusableError
-from teamd.models.retry import RetryPolicy
+from teamd.models import (
+    Ask,
+    KeyRefusedError,
+    LaterError,
+    RetryPolicy,
+    TransientError,
+    UnusableError,
+)
 from tests.strict.replies import say
 from tests.unit.life import NEVER_SECONDS, Play, Player, calls_to
 from tests.waiting import until
