@@ -94,8 +94,7 @@ class Checker:
         A commit that the queue refuses has failed the check.
         """
         try:
-            proof = enqueue.CheckedCommit(task, task.claim, attempt.commit)
-            enqueue.join(Queue(board), self.settings, proof)
+            enqueue.join(Queue(board), self.settings, task, attempt.commit)
         except StoreError:
             raise
         except TeamError as error:

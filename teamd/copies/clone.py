@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -110,7 +109,10 @@ def make_copy(paths: TeamPaths, name: str, team: str, folder: Path) -> CopyResul
             return CopyResult(settle(paths, found))
         if files.exists(record.record_file(paths, name)):  # removed, or killed while made
             files.remove(record.record_file(paths, name))
-        _check_free(paths.copy(name))
+        if os.path.lexists(paths.copy(name)):
+            raise TeamError(
+                f"{paths.copy(name)} stands in the place of a working copy; move it away"
+            )
         return _make(paths, name, team, folder)
 
 
@@ -198,16 +200,13 @@ def _make(paths: TeamPaths, name: str, team: str, folder: Path) -> CopyResult:
         files.remove(record.record_file(paths, name))
         raise
     sweep_discarded(source)
-    return CopyResult(copy, "; ".join(filter(None, (_describe_changes(changes), lacks))))
+    files_of = "1 file" if changes == 1 else f"{changes} files"
+    left = f"your uncommitted changes ({files_of}) are not in it" if changes else ""
+    return CopyResult(copy, "; ".join(filter(None, (left, lacks))))
 
 
 def _aside(paths: TeamPaths, name: str) -> Path:
     return paths.work / f".making-{name}"
-
-
-def _check_free(folder: Path) -> None:
-    if os.path.lexists(folder):
-        raise TeamError(f"{folder} stands in the place of a working copy; move it away")
 
 
 def hand_over(git: SandboxedGit, head: Head) -> None:
@@ -241,23 +240,11 @@ def _name_objects(git: SandboxedGit, origin: Origin) -> None:
     files.replace(git.scratch / "alternates", objects, durable=False)
 
 
-def _describe_changes(changes: int) -> str:
-    if not changes:
-        return ""
-    files_of = "1 file" if changes == 1 else f"{changes} files"
-    return f"your uncommitted changes ({files_of}) are not in it"
-
-
 def _describe_lacks(git: SandboxedGit) -> str:
     done = git.run(_LACKS)
     if done.status != 0:
         raise TeamError(f"git failed in {git.folder}: {last_words(done)}")
     large, *modules = done.stdout.decode(errors="replace").splitlines()
-    return "; ".join(_lacking(int(large), modules))
-
-
-def _lacking(large: int, modules: list[str]) -> Iterator[str]:
-    if large:
-        yield f"of what git-lfs keeps ({large}) it has the pointers alone"
-    if modules:
-        yield f"its submodules are empty: {', '.join(modules)}"
+    pointers = f"of what git-lfs keeps ({large}) it has the pointers alone" if int(large) else ""
+    empty = f"its submodules are empty: {', '.join(modules)}" if modules else ""
+    return "; ".join(filter(None, (pointers, empty)))

@@ -81,16 +81,12 @@ class WorkState:
         return f"{_count(self.ahead, 'commit')} and {_count(len(self.uncommitted), 'file')}"
 
 
-def look(paths: TeamPaths, copy: Copy) -> WorkState:
+def look(paths: TeamPaths, copy: Copy, seconds: float = _LOOK_SECONDS) -> WorkState:
     """Return the present state of a copy.
 
     Raises:
-        TeamError: it is damaged or cannot be read.
+        TeamError: it is damaged, or reading takes longer than `seconds`.
     """
-    return _look(paths, copy, _LOOK_SECONDS)
-
-
-def _look(paths: TeamPaths, copy: Copy, seconds: float) -> WorkState:
     with open_sandboxed_git(paths, copy.folder, copy.origin) as git:
         return read_state(git, copy, seconds)
 
@@ -99,7 +95,7 @@ def to_json(paths: TeamPaths, copy: Copy) -> dict[str, Any]:
     """Return a copy as `team --json` shows it; numbers are `null` if it cannot be read."""
     shown = {"path": str(copy.folder), "branch": copy.branch, "base": copy.base}
     try:
-        state = _look(paths, copy, _GLANCE_SECONDS)
+        state = look(paths, copy, _GLANCE_SECONDS)
     except TeamError as error:
         return {**shown, "ahead": None, "uncommitted": None, "trouble": str(error)}
     branch = state.branch or None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -159,7 +158,16 @@ def _make_anew(paths: TeamPaths, copy: Copy, source: Source) -> Discarded:
 
 def describe_unmerged(paths: TeamPaths) -> str:
     """Name the copies of a team that have unmerged work; return an empty string without any."""
-    return ", ".join(_unmerged(paths))
+    found = []
+    for name in _names(paths):
+        try:
+            state = copy_status.look(paths, record.get(paths, name))
+        except TeamError as error:
+            found.append(f"{name} ({error})")
+        else:
+            if state.any:
+                found.append(f"{name} ({state.describe()})")
+    return ", ".join(found)
 
 
 def keep_work(paths: TeamPaths) -> list[str]:
@@ -211,17 +219,6 @@ def _let_go(source: Source, team: str) -> None:
     for ref in source.ask("for-each-ref", "--format=%(refname)", "refs/teamd").splitlines():
         if ref.endswith(end) and not ref.startswith(DISCARDED):
             source.remove_ref(ref)
-
-
-def _unmerged(paths: TeamPaths) -> Iterator[str]:
-    for name in _names(paths):
-        try:
-            state = copy_status.look(paths, record.get(paths, name))
-        except TeamError as error:
-            yield f"{name} ({error})"
-        else:
-            if state.any:
-                yield f"{name} ({state.describe()})"
 
 
 def _names(paths: TeamPaths) -> list[str]:

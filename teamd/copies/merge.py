@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,14 +175,10 @@ def _run(git: SandboxedGit, head: Head, wanted: MergeRequest) -> Captured:
 
 def _read(done: Captured) -> MergeOutcome:
     said, _, rest = done.stdout.partition(b"\n")
-    names = tuple(_names(rest.split(b"\0")))
+    names = tuple(dict.fromkeys(os.fsdecode(one) for one in rest.split(b"\0") if one))
     if said.strip():
         return MergeOutcome(check_object_id(os.fsdecode(said).strip()), left_out=names)
     return MergeOutcome(left_out=names) if said else MergeOutcome(conflicts=names)
-
-
-def _names(found: Sequence[bytes]) -> Iterator[str]:
-    yield from dict.fromkeys(os.fsdecode(one) for one in found if one)
 
 
 _SHORT: Final = 12

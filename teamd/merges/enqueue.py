@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -24,21 +24,6 @@ from teamd.settings.schema import Settings
 
 _REFS: Final = "refs/teamd/queue"
 _LONGEST_TITLE: Final = 100
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedCommit:
-    """A teammate's commit that passed the check of a task.
-
-    Attributes:
-        task: the task that it completes.
-        claim: the id of the claim that was checked.
-        commit: the checked commit; empty if the check ran in the shared folder.
-    """
-
-    task: Task
-    claim: str
-    commit: str
 
 
 def add(queue: Queue, name: str, settings: Settings) -> Entry:
@@ -65,33 +50,46 @@ def add(queue: Queue, name: str, settings: Settings) -> Entry:
         return _put(queue, source, Entry(id="", teammate=name, commit=state.tip))
 
 
-def join(queue: Queue, settings: Settings, proof: CheckedCommit) -> Entry | None:
+def join(queue: Queue, settings: Settings, task: Task, commit: str) -> Entry | None:
     """Add checked work to the queue; `None` if it is merged already or not in a working copy.
 
     The entry is added before the task is completed, and waits for that. The same claim twice makes
     one entry.
 
+    Args:
+        queue: the queue of the team.
+        settings: those in force.
+        task: the task that the commit completes, as it was claimed for the check.
+        commit: the checked commit; empty if the check ran in the shared folder.
+
     Raises:
         TeamError: the commit is refused, or the settings name no check.
     """
     _check_has_check(settings)
-    paths, task = queue.board.paths, proof.task
+    paths = queue.board.paths
     with locks.locked(record.lock_file(paths, task.owner)):
         copy = record.find(paths, task.owner)
-        if copy is None or not proof.commit:
+        if copy is None or not commit:
             return None
         source = source_of(copy)
         into = source.find(ref_of(settings.merge.into))
         known = [*filter(None, (copy.base, into))]
         with open_sandboxed_git(paths, copy.folder, copy.origin) as git:
-            if any(source.holds(proof.commit, within=one) for one in known):
+            if any(source.holds(commit, within=one) for one in known):
                 return None
-            copy_status.fetch_commit(git, source, proof.commit, known)
+            copy_status.fetch_commit(git, source, commit, known)
         gate = CommitGate(paths, settings, source)
-        gate.check(copy.name, proof.commit, into or copy.base)
-        gate.check_history(copy.name, proof.commit, into or copy.base, copy.base)
-        entry = Entry(id="", teammate=copy.name, task=task.id, commit=proof.commit)
-        return _put(queue, source, replace(entry, title=task.subject, key=proof.claim))
+        gate.check(copy.name, commit, into or copy.base)
+        gate.check_history(copy.name, commit, into or copy.base, copy.base)
+        entry = Entry(
+            id="",
+            teammate=copy.name,
+            task=task.id,
+            commit=commit,
+            title=task.subject,
+            key=task.claim,
+        )
+        return _put(queue, source, entry)
 
 
 def _check_has_check(settings: Settings, then: str = "") -> None:
