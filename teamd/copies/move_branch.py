@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Final
 
+import psutil
+
 from teamd.copies.copy_status import name_files
 from teamd.copies.source import Source, last_words, read_head
 from teamd.errors import TeamError
@@ -87,12 +89,10 @@ def _blob(tree: Source, commit: str, path: str) -> str:
 
 def _git_runs_in(folder: Path) -> bool:
     """Return whether a git process, such as the person's, runs in a folder and may hold locks."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            where = (process / "cwd").readlink()
-            named = (process / "comm").read_text().startswith("git")
-            if named and where.is_relative_to(folder):
-                return True
+    for process in psutil.process_iter(["name", "cwd"]):
+        where = process.info["cwd"]  # `None` for another user's process
+        if where and process.info["name"].startswith("git") and Path(where).is_relative_to(folder):
+            return True
     return False
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -13,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import psutil
 import teamd_commands
 
 from teamd.errors import StoreError, translate_os_errors
@@ -260,19 +260,12 @@ def end_strays(paths: TeamPaths, names: Iterable[str]) -> None:
     If its parent is killed while bubblewrap forks, it waits forever: it does not yet die with the
     parent.
     """
-    homes = {os.fsencode(paths.home_of(name)) for name in names}
-    for pid in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208 -- twice as fast
-        words = _command_line(pid)
-        if words[0].endswith(PROGRAM.encode()) and not homes.isdisjoint(words):
-            with suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
-
-
-def _command_line(pid: str) -> list[bytes]:
-    """Return the arguments of a process; `[b""]` if it has ended or belongs to another user."""
-    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb", 0) as file:  # noqa: PTH123 -- fast
-        return file.read().split(b"\0")
-    return [b""]
+    homes = {str(paths.home_of(name)) for name in names}
+    for process in psutil.process_iter(["cmdline"]):
+        words = process.info["cmdline"] or [""]  # empty for a zombie or another user's process
+        if words[0].endswith(PROGRAM) and not homes.isdisjoint(words):
+            with suppress(psutil.Error):
+                process.kill()
 
 
 def group_name(paths: TeamPaths, name: str) -> str:
