@@ -10,13 +10,14 @@ import signal
 import sys
 import tempfile
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, Self
 
-import msgspec
 from teamd_commands import command_line
 
 from teamctl.arguments import REQUEST_SECONDS
@@ -86,7 +87,8 @@ _ENDINGS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHELL_BASE: Final = 128  # the shell's exit status for a signal
 
 
-class Part(msgspec.Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Part:
     """A teammate in the story, with the scripted turns of its model."""
 
     name: str
@@ -95,14 +97,16 @@ class Part(msgspec.Struct, frozen=True):
     turn: list[dict[str, Any]]
 
 
-class TaskInCopy(Part, frozen=True):
+@dataclass(frozen=True, slots=True)
+class TaskInCopy(Part):
     """A teammate that does a task in a working copy, with the task's subject and check."""
 
     subject: str
     check: str
 
 
-class Story(msgspec.Struct, frozen=True, rename={"parts": "teammate", "task": "copy"}):
+@dataclass(frozen=True, slots=True)
+class Story:
     """The whole story: first the teammates, in the order of their spawns, then the task."""
 
     parts: tuple[Part, ...]
@@ -118,8 +122,10 @@ class Story(msgspec.Struct, frozen=True, rename={"parts": "teammate", "task": "c
         """
         source = files("teamctl.demo") / "story.toml" if file is None else file
         try:
-            return msgspec.toml.decode(source.read_bytes(), type=cls)
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            told = tomllib.loads(source.read_text(encoding="utf-8"))
+            parts = tuple(Part(**one) for one in told["teammate"])
+            return cls(parts, TaskInCopy(**told["copy"]), float(told["pace_seconds"]))
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise TeamError(f"{source} holds no story for the demo: {error}") from error
 
     def script(self, *, paced: bool) -> str:
