@@ -19,6 +19,16 @@ from teamd.models import Block, OddReplyError, Reply, TransientError, parse_tool
 
 MOST_BYTES: Final = 1 << 24  # of one reply, far beyond any model's; a server may never end it
 _PINGS_ONLY: Final = 3  # times the silence that is allowed
+_MOST_TOKENS: Final = 10**12  # of a reply; a greater count is none
+_PROGRESS: Final = (
+    "message_start",
+    "message",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+)
 _END_SECONDS: Final = 1.0  # for the end of the body behind the last event; then it is cut off
 _EVENT_BYTES: Final = 64  # that an event takes besides its text
 _SHOWN: Final = 120  # characters of an odd reply that an error quotes
@@ -87,8 +97,9 @@ class ReplyBuilder:
         """
         _require_reply(event)
         self.begun = self.begun or event.get("type") != "ping"
+        self._take_bytes(_EVENT_BYTES)
         if self.odd is not None:
-            event = {"type": event.get("type"), "usage": event.get("usage")}
+            event = _without_content(event)
         try:
             self._add(event)
         except OddReplyError as error:
@@ -115,12 +126,19 @@ class ReplyBuilder:
 
     @property
     def usage(self) -> Usage | None:
-        """The tokens that the server reports; `None` if it has not reported any."""
+        """The tokens that the server reports; `None` if it has not reported any.
+
+        Gateways begin with zeros, so these are no report in a reply that broke off.
+        """
         if not isinstance(self._usage.get("input_tokens"), int):
             return None
         counts = {name: _count(self._usage.get(key)) for name, key in _COUNTS.items()}
+        if max(counts.values()) > _MOST_TOKENS:
+            return None
         written = _object(self._usage.get("cache_creation"))
-        return Usage(cache_hour_tokens=_count(written.get("ephemeral_1h_input_tokens")), **counts)
+        hour = _count(written.get("ephemeral_1h_input_tokens"))
+        usage = Usage(cache_hour_tokens=hour, **counts)
+        return None if self.broke_off and not usage.total_input_tokens else usage
 
     @property
     def broke_off(self) -> bool:
@@ -161,7 +179,9 @@ class ReplyBuilder:
             self._start_block(index, block)
 
     def _add_usage(self, usage: Any) -> None:
-        self._usage |= {key: count for key, count in _object(usage).items() if count is not None}
+        # Some servers end with zeros for what they reported at the start.
+        told = {key: count for key, count in _object(usage).items() if count is not None}
+        self._usage |= {key: told[key] for key in told if told[key] or key not in self._usage}
 
     def _start_block(self, index: Any, given: Any) -> None:
         block = {key: value for key, value in _object(given).items() if value is not None}
@@ -170,7 +190,6 @@ class ReplyBuilder:
             raise OddReplyError("a block without a type")
         place = self._places[_index(index)] = len(self._blocks)
         self._blocks.append(block)
-        self._take_bytes("")
         match kind:
             case "text" | "thinking":
                 block[kind] = self._piece(block.get(kind), kind)
@@ -221,14 +240,14 @@ class ReplyBuilder:
     def _piece(self, text: Any, key: str) -> str:
         if not isinstance(text, str | None):
             raise OddReplyError(f"a {key} that is not a string")
-        self._take_bytes(text or "")
+        self._take_bytes(len(text or ""))
         hear = {"text": self.heard, "thinking": self.thought}.get(key)
         if text and hear is not None:
             hear(text)
         return text or ""
 
-    def _take_bytes(self, text: str) -> None:
-        self._bytes += _EVENT_BYTES + len(text)
+    def _take_bytes(self, count: int) -> None:
+        self._bytes += count
         if self._bytes > MOST_BYTES:
             raise TransientError(_ENDLESS)
 
@@ -246,12 +265,13 @@ async def read_reply(
 ) -> None:
     """Feed the body of an HTTP response to `builder`, up to the last event.
 
-    Pings keep the connection; they do not prolong the time in which the model must go on.
+    Pings and unknown events keep the connection; they do not prolong the time in which the model
+    must go on.
 
     Raises:
         ErrorEvent: the server sent an error.
         OddReplyError: the body is not a reply.
-        TransientError: it sent too much, or only pings for three times `silence_seconds`.
+        TransientError: it sent too much, or no part of a reply for three times `silence_seconds`.
     """
     most = _PINGS_ONLY * silence_seconds
     clock = asyncio.get_running_loop().time
@@ -259,7 +279,7 @@ async def read_reply(
         try:
             async with asyncio.timeout(most) as silence:
                 async for event in events:
-                    if event.get("type") != "ping":
+                    if event.get("type") in _PROGRESS:
                         silence.reschedule(clock() + most)
                     builder.add(event)
                     if builder.ended:
@@ -283,7 +303,10 @@ async def _read_events(
         if first := line.strip():
             break
     if first and not first.startswith(_FIELDS):
-        yield _parse_body(first + b"\n" + await _read_rest(lines))
+        text = (first + b"\n" + await _read_rest(lines)).decode(errors="replace")
+        body = _parse_json(text)
+        builder.begun = body is None and text.startswith("{")  # half a message
+        yield _find_message(body, text)
         return
     parser, line = _EventParser(), first
     try:
@@ -359,21 +382,34 @@ def _parse_event(data: str) -> dict[str, Any] | None:
     return None
 
 
+def _without_content(event: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an event tells of usage and of the end of the reply."""
+    message, delta = _object(event.get("message")), _object(event.get("delta"))
+    return {
+        "type": event.get("type"),
+        "usage": event.get("usage"),
+        "message": {"usage": message.get("usage")},
+        "delta": {"stop_reason": delta.get("stop_reason")},
+    }
+
+
 def _require_reply(event: Mapping[str, Any]) -> None:
     kind = event.get("type")
     if not kind and "choices" in event:
         raise OddReplyError(_OPENAI)
-    if kind == "error" or (kind != "message" and "error" in event):
+    if kind == "error" or (kind != "message" and event.get("error") is not None):
         raise ErrorEvent(event)
 
 
-def _parse_body(data: bytes) -> dict[str, Any]:
+def _parse_json(text: str) -> Any:
+    """Return what JSON text holds; `None` where it is not JSON."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(text)
+    return None
+
+
+def _find_message(body: Any, text: str) -> dict[str, Any]:
     """Return the message that a server sent as one JSON document in place of a stream."""
-    text = data.decode(errors="replace")
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError):
-        body = None
     if isinstance(body, dict):
         if body.get("error"):
             return {**body, "type": "error"}

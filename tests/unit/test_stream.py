@@ -5,18 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import Any
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from teamd.agent.conversation.state import _returnable
-from teamd.models import INVALID, Reply, TransientError, explain_invalid, parse_tool_input
+from teamd.models import (
+    INVALID,
+    Reply,
+    TransientError,
+    explain_invalid,
+    parse_tool_input,
+    stream,
+)
 from teamd.models.encoding import encode
 from teamd.models.stream import ErrorEvent, ReplyBuilder, read_reply
 from tests.strict.blocks import check_blocks
-from tests.strict.odd import WHOLE, block, call, end, sse, start, text
+from tests.strict.odd import WHOLE, block, call, end, message, sse, start, text
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -95,3 +103,55 @@ def test_the_input_of_a_call_is_an_object_or_is_explained(given_text: str) -> No
     else:
         assert found == json.loads(given_text or "{}")
         assert explain_invalid(found) is None or INVALID in found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(message()[:-20], id="half a JSON body"),
+        pytest.param(sse([start(usage={"input_tokens": 0}), *text()]), id="zeros at the start"),
+    ],
+)
+def test_half_a_reply_without_a_count_of_its_input_counts_in_full(body: bytes) -> None:
+    async def arrive() -> AsyncIterator[bytes]:
+        yield body
+
+    builder = ReplyBuilder()
+
+    async def take() -> None:
+        await read_reply(arrive(), builder, silence_seconds=60)
+        builder.build("m")
+
+    with pytest.raises(TransientError):
+        asyncio.run(take())
+    assert builder.begun
+    assert builder.usage is None
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "pause_seconds"),
+    [
+        pytest.param(block(0, {}), text()[1:2] * 1000, 0, id="text of an unusable reply"),
+        pytest.param(WHOLE[:1], [{"type": "keepalive"}], 0.001, id="unknown events"),
+    ],
+)
+def test_a_reply_that_never_ends_is_broken_off(
+    monkeypatch: pytest.MonkeyPatch,
+    first: list[dict[str, Any]],
+    then: list[dict[str, Any]],
+    pause_seconds: float,
+) -> None:
+    monkeypatch.setattr(stream, "MOST_BYTES", 1 << 20)
+
+    async def arrive() -> AsyncIterator[bytes]:
+        yield sse(first)
+        for chunk in repeat(sse(then)):
+            await asyncio.sleep(pause_seconds)
+            yield chunk
+
+    async def take() -> None:
+        async with asyncio.timeout(20):
+            await read_reply(arrive(), ReplyBuilder(), silence_seconds=0.2)
+
+    with pytest.raises(TransientError):
+        asyncio.run(take())
