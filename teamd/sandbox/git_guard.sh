@@ -90,11 +90,15 @@ case $verb in
   # With paths HEAD does not move, and git names the file that it cannot write.
   checkout | switch) [ -n "$paths" ] || for one in "${commits[@]}"; do differ HEAD "$one"; done ;;
   reset)
-    case " ${words[*]:1} " in
-      *" --hard "* | *" --merge "* | *" --keep "*) differ "${commits[0]:-HEAD}" ;;
+    case " ${words[*]:1} " in  # git takes the beginning of a long option, too
+      *" --h"* | *" --me"* | *" --k"*) differ "${commits[0]:-HEAD}" ;;
     esac ;;
   merge) for one in "${commits[@]}"; do differ "HEAD...$one"; done ;;
-  rebase) for one in "${commits[@]}"; do differ HEAD "$one"; touched "$one..HEAD"; done ;;
+  rebase)
+    tip=HEAD most=1
+    says --onto && most=2
+    (( ${#commits[@]} > most )) && tip=${commits[-1]}  # the branch, which git checks out first
+    for one in "${commits[@]}"; do differ HEAD "$one"; touched "$one..$tip"; done ;;
   pull) ask fetch "${names[@]}" > /dev/null && differ HEAD...FETCH_HEAD ;;
   cherry-pick | revert)
     for one in "${commits[@]}"; do touched "$one^!"; done

@@ -580,7 +580,8 @@ MOVES: Final = (
     "switch adding", "merge adding", "checkout remote-only", "switch remote-only", "co other",
     "checkout -m other", "checkout other --", "checkout :/new", "cherry-pick main~1..other",
     "revert main~1..other", "rebase -m other", "merge", "rebase", "switch --orphan orphan",
-    "pull --no-rebase . other",
+    "pull --no-rebase . other", "reset --ha other", "reset --mer other",
+    "rebase free reverted", "rebase --onto free main~1 reverted",
 )  # fmt: skip
 FREE: Final = (
     "checkout free", "switch -", "merge -q --no-edit free", "reset --hard HEAD~1", "rebase free",
@@ -603,6 +604,8 @@ def tracked(world: World) -> None:
         "git add . && git commit -qm added && git checkout -q main",
         "git checkout -qb free && echo f > f && git add . && git commit -qm f",
         "git checkout -qb free2 && echo g > g && git add . && git commit -qm g",
+        "git checkout -qb reverted main && echo new > AGENTS.md && git commit -qam r",
+        "git revert --no-edit HEAD > /dev/null",
         "git checkout -q main && echo m > m && git add . && git commit -qm m",
         "git update-ref refs/remotes/origin/remote-only other && git config alias.co checkout",
         "git config remote.origin.url nowhere",
