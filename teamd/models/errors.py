@@ -51,6 +51,8 @@ _SPENT: Final = re.compile(
     r"|free-models-per-day",
     re.IGNORECASE,
 )
+# A message about a place in the request may quote what stands there.
+_PLACE: Final = re.compile(r"\b(?:messages|tools|system)[.\[]\d")
 _PROXY_LOGIN: Final = re.compile(r"\b407\b|proxy authentication", re.IGNORECASE)
 
 
@@ -117,7 +119,8 @@ def redirect_error(url: str, target: str) -> LaterError:
 def _is_spent(refusal: ServerRefusal) -> bool:
     paid_first = refusal.status == HTTPStatus.PAYMENT_REQUIRED
     named = not _SPENT_KINDS.isdisjoint(refusal.kinds)
-    return paid_first or named or _SPENT.search(refusal.said) is not None
+    in_words = _SPENT.search(refusal.said) and not _PLACE.search(refusal.said)
+    return paid_first or named or bool(in_words)
 
 
 def _proxy_error(wrong: str, url: str, wait_seconds: float | None) -> LaterError:

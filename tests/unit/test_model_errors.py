@@ -169,6 +169,7 @@ def test_other_refusals_are_not_taken_for_a_prompt_that_is_too_long(said: str) -
         (400, "messages.3.content.12.tool_use.id: String should match pattern", 3, 12),
         (400, "Invalid value for messages[7].content[2]", 7, 2),
         (422, "messages.1.role: Input should be 'user' or 'assistant'", 1, None),
+        (400, "messages.2.content.0: 'insufficient funds' is not a block", 2, 0),
     ],
 )
 def test_a_refused_message_is_named(
