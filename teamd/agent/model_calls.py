@@ -12,7 +12,7 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -122,7 +122,7 @@ class ModelCalls:
 
     async def _try_until_answered(self, ask: Ask) -> Reply:
         """Ask until there is a reply; where the key is refused, once more with a fresh one."""
-        failures, renewed, odd = 0, False, ""
+        failures, renewed = list[TransientError](), False
         while True:
             try:
                 return await self._attempt(ask)
@@ -131,18 +131,28 @@ class ModelCalls:
                     raise
                 renewed = True
             except TransientError as error:
-                failures += 1
-                kind = error.kind if isinstance(error, OddReplyError) else ""
-                if kind and kind == odd:  # not an outage, and the server may charge for each
-                    raise self._give_up(error, "twice in a row") from error
-                odd = kind
-                if failures == self.policy.attempts:
-                    attempts = f"gave up after {self.policy.attempts} attempts"
-                    raise self._give_up(error, attempts) from error
-                pause = self.policy.seconds(failures - 1, error.retry_after_seconds)
-                self.tell(error, pause, failures + 1)
+                failures.append(error)
+                self._check_failures(failures)
+                pause = self.policy.seconds(len(failures) - 1, error.retry_after_seconds)
+                self.tell(error, pause, len(failures) + 1)
                 if not isinstance(error, RefusedError):  # for its slot, with all others
                     await asyncio.sleep(pause)
+
+    def _check_failures(self, failures: Sequence[TransientError]) -> None:
+        """Give up after the last attempt, or earlier if the server may charge for the failures.
+
+        Raises:
+            UnusableError: no attempt follows soon.
+        """
+        last = failures[-1]
+        kinds = [one.kind if isinstance(one, OddReplyError) else "" for one in failures[-2:]]
+        if len(kinds) > 1 and kinds[0] and kinds[0] == kinds[1]:  # not an outage
+            raise self._give_up(last, "twice in a row", charged=True) from last
+        if sum(one.begun and one.broke_off for one in failures) == self.policy.broken:
+            why = f"{self.policy.broken} replies broke off"
+            raise self._give_up(last, why, charged=True) from last
+        if len(failures) == self.policy.attempts:
+            raise self._give_up(last, f"gave up after {self.policy.attempts} attempts") from last
 
     async def _attempt(self, ask: Ask) -> Reply:
         """Ask once, when one of the team's slots is free."""
@@ -248,8 +258,10 @@ class ModelCalls:
         account = Account.of_call(usage, None if price is None else price.cost(usage))
         return replace(account, assumed_calls=1) if broke_off else account
 
-    def _give_up(self, error: TransientError, why: str) -> UnusableError:
-        rest = self.policy.rest_seconds
+    def _give_up(self, error: TransientError, why: str, *, charged: bool = False) -> UnusableError:
+        """Rest until the next attempt; if the server charges for failures, longer each time."""
+        rest = self.policy.rest(self.rests.count if charged else 0)
+        self.rests.count += charged
         again = f"next one in {rest:g} s or with the next mail"
         return UnusableError(f"{error}; {why}, {again}", again_in_seconds=rest)
 

@@ -173,13 +173,23 @@ class Accounts:
         most, asked = self.most(limit, of), _amount(wanted, unit)
         if not asked:
             return None
-        used = _amount(self._used(limit, of), unit)
+        account = self._used(limit, of)
+        used = _amount(account, unit)
         held = self._held(limit, of)
         if used + asked + held <= most:
             return None
         spender = of if limit.who == "teammate" else "the team"
         raised = self.raised.get((limit.name, of), Decimal(0))
-        return refuse(limit, of, spender=spender, used=used, most=most, raised=raised, wanted=asked)
+        return refuse(
+            limit,
+            of,
+            spender=spender,
+            used=used,
+            most=most,
+            raised=raised,
+            wanted=asked,
+            assumed_calls=account.assumed_calls,
+        )
 
     def _used(self, limit: Limit, of: str) -> Account:
         if limit.period:

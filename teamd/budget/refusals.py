@@ -158,6 +158,7 @@ def refuse(
     most: Decimal,
     raised: Decimal,
     wanted: Decimal,
+    assumed_calls: int,
 ) -> Refusal:
     """Make the refusal of a call for which a limit is too low.
 
@@ -169,9 +170,11 @@ def refuse(
         most: the amount that the limit allows, including raises.
         raised: the raises.
         wanted: the amount that the call may take.
+        assumed_calls: see `Account`.
     """
     unit, needed = limit.unit, used + wanted
     figures = f"{in_words(used, unit)} of {in_words(most, unit)}{_USED_IN[limit.period]}"
+    figures += _assumed(assumed_calls)
     so_far, takes = f"{spender} has used {figures}", f"may take {in_words(wanted, unit)}"
     why = f"the next call does not fit into what is left of {limit.key}: {so_far}, and it {takes}"
     if used >= most:
@@ -188,6 +191,13 @@ def refuse(
         until=days.end_of(of) if passes else None,
         passing=needed <= most,
     )
+
+
+def _assumed(calls: int) -> str:
+    if not calls:
+        return ""
+    what = "1 call that broke off counts" if calls == 1 else f"{calls} calls that broke off count"
+    return f" ({what} in full)"
 
 
 def refuse_unpriced(model: str, key: str) -> Refusal:

@@ -331,6 +331,7 @@ class RetryPolicy:
 
     Attributes:
         attempts: calls in all, the first included.
+        broken: replies that break off, in all; the server may charge for each.
         first_seconds: bound of the first pause; it doubles with each.
         longest_seconds: the bound stops growing here; a server's `retry-after` is cut to it too.
         rest_seconds: after the last attempt, when to begin again. The rests after refusals of the
@@ -338,6 +339,7 @@ class RetryPolicy:
     """
 
     attempts: int = 10
+    broken: int = 3
     first_seconds: float = 0.5
     longest_seconds: float = 60.0
     rest_seconds: float = 300.0

@@ -83,6 +83,7 @@ class ReplyBuilder:
     _inputs: dict[int, str] = field(default_factory=dict)  # JSON text by the place of the block
     _places: dict[Any, int] = field(default_factory=dict)  # by the index that the server gives
     _usage: dict[str, Any] = field(default_factory=dict)
+    _output_told: bool = False
     _model: str = ""
     _stop_reason: Any = None
     _bytes: int = 0
@@ -95,7 +96,10 @@ class ReplyBuilder:
             OddReplyError: it is in another API's format.
             TransientError: the reply has become too long.
         """
-        _require_reply(event)
+        if "choices" in event and not event.get("type"):
+            self.begun = True  # the model has replied
+            raise OddReplyError(_OPENAI)
+        _raise_error(event)
         self.begun = self.begun or event.get("type") != "ping"
         self._take_bytes(_EVENT_BYTES)
         if self.odd is not None:
@@ -112,6 +116,7 @@ class ReplyBuilder:
             case "message":
                 self._stop_reason = event.get("stop_reason")
                 self.ended = True
+                self._note_output(event.get("usage"))
                 self._add_message(event)
             case "content_block_start":
                 self._start_block(event.get("index"), event.get("content_block"))
@@ -121,6 +126,7 @@ class ReplyBuilder:
                 reason = _object(event.get("delta")).get("stop_reason")
                 self._stop_reason = self._stop_reason if reason is None else reason
                 self._add_usage(event.get("usage"))
+                self._note_output(event.get("usage"))
             case "message_stop":
                 self.ended = True
 
@@ -128,17 +134,21 @@ class ReplyBuilder:
     def usage(self) -> Usage | None:
         """The tokens that the server reports; `None` if it has not reported any.
 
-        Gateways begin with zeros, so these are no report in a reply that broke off.
+        Gateways begin with zeros, so these are no report in a reply that broke off. The output is
+        reported at the end; if it is not, it counts by its bytes.
         """
-        if not isinstance(self._usage.get("input_tokens"), int):
+        if "input_tokens" not in self._usage:
             return None
         counts = {name: _count(self._usage.get(key)) for name, key in _COUNTS.items()}
+        if not self._output_told:  # no token is shorter than a byte
+            counts["output_tokens"] = max(counts["output_tokens"], self._bytes)
         if max(counts.values()) > _MOST_TOKENS:
             return None
         written = _object(self._usage.get("cache_creation"))
         hour = _count(written.get("ephemeral_1h_input_tokens"))
         usage = Usage(cache_hour_tokens=hour, **counts)
-        return None if self.broke_off and not usage.total_input_tokens else usage
+        unsure = self.broke_off or not self._output_told
+        return None if unsure and not usage.total_input_tokens else usage
 
     @property
     def broke_off(self) -> bool:
@@ -183,6 +193,9 @@ class ReplyBuilder:
         told = {key: count for key, count in _object(usage).items() if count is not None}
         self._usage |= {key: told[key] for key in told if told[key] or key not in self._usage}
 
+    def _note_output(self, usage: Any) -> None:
+        self._output_told = self._output_told or _count(_object(usage).get("output_tokens")) > 0
+
     def _start_block(self, index: Any, given: Any) -> None:
         block = {key: value for key, value in _object(given).items() if value is not None}
         kind = block.get("type")
@@ -204,6 +217,7 @@ class ReplyBuilder:
         block["id"] = call_id if isinstance(call_id, str) else ""
         # The API opens a call with an empty object and streams its text; gateways send all at once.
         whole = given if isinstance(given, str) else json.dumps(given or {})
+        self._take_bytes(len(whole))
         self._inputs[place] = "" if whole == "{}" else whole
 
     def _add_delta(self, index: Any, delta: Mapping[str, Any]) -> None:
@@ -240,7 +254,7 @@ class ReplyBuilder:
     def _piece(self, text: Any, key: str) -> str:
         if not isinstance(text, str | None):
             raise OddReplyError(f"a {key} that is not a string")
-        self._take_bytes(len(text or ""))
+        self._take_bytes(len((text or "").encode(errors="surrogatepass")))
         hear = {"text": self.heard, "thinking": self.thought}.get(key)
         if text and hear is not None:
             hear(text)
@@ -393,10 +407,8 @@ def _without_content(event: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _require_reply(event: Mapping[str, Any]) -> None:
+def _raise_error(event: Mapping[str, Any]) -> None:
     kind = event.get("type")
-    if not kind and "choices" in event:
-        raise OddReplyError(_OPENAI)
     if kind == "error" or (kind != "message" and event.get("error") is not None):
         raise ErrorEvent(event)
 
@@ -416,7 +428,7 @@ def _find_message(body: Any, text: str) -> dict[str, Any]:
         if "content" in body:
             return {**body, "type": "message"}
         if "choices" in body:
-            raise OddReplyError(_OPENAI)
+            return body
     if text.lstrip()[:1] == "<":
         raise OddReplyError(f"a web page: {_excerpt(text)}")
     raise OddReplyError(f"a body that is neither events nor a message: {_excerpt(text)}")
@@ -449,7 +461,10 @@ def _index(index: Any) -> Any:
 
 
 def _count(tokens: Any) -> int:
-    return tokens if isinstance(tokens, int) and tokens > 0 else 0
+    """Return a count, which some servers write as 50.0 or "50"; 0 for anything else."""
+    with suppress(TypeError, ValueError, OverflowError):
+        return max(int(tokens), 0)
+    return 0
 
 
 def _excerpt(text: str) -> str:

@@ -284,7 +284,7 @@ def test_any_order_of_faults_ends_in_one_complete_reply(faults: list[Fault]) -> 
     The server is overloaded between the faults, because two odd answers of a kind in a row are a
     pause.
     """
-    policy = RetryPolicy(attempts=20, first_seconds=0.001, longest_seconds=0.002)
+    policy = RetryPolicy(attempts=20, broken=20, first_seconds=0.001, longest_seconds=0.002)
     served = by_name({"alice": [HERE, say("One too many.")]})
     with StrictServer(served) as server, tempfile.TemporaryDirectory() as folder:
         server.faults.push(*(one for fault in faults for one in (fault, Status(529))))

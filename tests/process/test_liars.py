@@ -237,7 +237,7 @@ def play(
         return found is not None and found.status is not TaskStatus.CHECKING
 
     for task in tasks:  # one after the other, since reading all tasks costs as much as a check
-        wait_until(partial(is_judged, task), timeout_seconds=120, what=f"task {task} is judged")
+        wait_until(partial(is_judged, task), timeout_seconds=3600, what=f"task {task} is judged")
     found = liar.board.read().by_id
     completed = {tasks[one.id] for one in found.values() if one.status is TaskStatus.COMPLETED}
     assert completed & false.keys() == set(), "false ones completed"

@@ -18,6 +18,7 @@ JSON: Final = "application/json"
 HTML: Final = "text/html"
 IN, OUT = 12, 9  # tokens that each reply reports
 CUT: Final = (IN, None)  # the reply ends before it reports its output tokens
+BY_BYTES: Final = (IN, 726)  # its end reports no output: 64 bytes an event, and those of the text
 CALL: Final[dict[str, Any]] = {"type": "tool_use", "id": "toolu_1", "name": "do", "input": {}}
 INPUT: Final = '{"word": "a"}'
 
@@ -308,14 +309,14 @@ USAGES: Final = [
     _runs("no usage", [start(usage=None), *WHOLE[1:-2], *end(usage=None)], billed=None),
     _runs("no usage in message_start", [start(usage=None), *WHOLE[1:-2],
           *end(usage={"input_tokens": 30, "output_tokens": 5})], billed=(30, 5)),
-    _runs("no usage in message_delta", [start(), *WHOLE[1:-2], *end(usage=None)], billed=(IN, 1)),
+    _runs("no usage in message_delta", [start(), *WHOLE[1:-2], *end(usage=None)], billed=BY_BYTES),
     _runs("usage with nulls", [start(), *WHOLE[1:-2], *end(usage={"input_tokens": None,
           "output_tokens": OUT, "cache_read_input_tokens": None})]),
     _runs("usage that is a list", [start(usage=[]), *WHOLE[1:-2], *end(usage=[])], billed=None),
-    _runs("usage of text", [start(), *WHOLE[1:-2], *end(usage={"output_tokens": "9"})],
-          billed=(IN, 0)),
+    _runs("usage of text", [start(), *WHOLE[1:-2], *end(usage={"output_tokens": "9"})]),
+    _runs("usage with a fraction", [start(), *WHOLE[1:-2], *end(usage={"output_tokens": 9.0})]),
     _runs("negative usage", [start(), *WHOLE[1:-2], *end(usage={"output_tokens": -9})],
-          billed=(IN, 0)),
+          billed=BY_BYTES),
     _runs("usage of zero", [start(usage={"input_tokens": 0, "output_tokens": 0}), *WHOLE[1:-2],
                             *end(usage={"output_tokens": 0})], billed=None),
     _runs("stop reason null", [*WHOLE[:-2], *end(None)]),
@@ -341,9 +342,9 @@ NO_REPLY: Final = [
     _no_reply("list", b"[]", "neither events nor a message", kind=JSON, billed=(0, 0)),
     _no_reply("null", b"null", "neither events nor a message", kind=JSON, billed=(0, 0)),
     _no_reply("OpenAI's reply", b'{"choices": [{"message": {"content": "Hi."}}]}',
-              "OpenAI's format", kind=JSON, billed=(0, 0)),
+              "OpenAI's format", kind=JSON, billed=None),
     _no_reply("OpenAI's stream", b'data: {"choices": [{"delta": {"content": "Hi."}}]}\n\n',
-              "OpenAI's format", billed=(0, 0)),
+              "OpenAI's format", billed=None),
     _no_reply("half a reply", WHOLE[:-2], "half a reply", billed=CUT),
     _no_reply("nothing but the start", WHOLE[:1], "half a reply", billed=CUT),
     _no_reply("half an event", sse(WHOLE[:-1])[:-20], "not JSON", billed=CUT),

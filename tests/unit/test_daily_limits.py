@@ -143,7 +143,7 @@ def test_tokens_have_a_daily_limit(desk: Desk) -> None:
     assert found is not None
     assert found.why == (
         "limits.team_tokens_per_day is reached: the team has used 2,000 tokens of 2,000 tokens "
-        "today, and the next call may take 1,000 tokens"
+        "today (2 calls that broke off count in full), and the next call may take 1,000 tokens"
     )
     desk.today.day = "2026-11-23"
     assert desk.fits(4)
@@ -156,8 +156,9 @@ def test_a_refusal_by_a_daily_limit_ends_with_the_day(desk: Desk) -> None:
     assert found is not None
     assert found.until == days.end_of("2026-11-22")
     assert found.sentence("alice") == (
-        "limits.team_usd_per_day is reached: the team has used $3.00 of $3.00 today, and the next "
-        "call may take $1.00; `teamctl resume alice --usd 1` raises it for today, or raise "
+        "limits.team_usd_per_day is reached: the team has used $3.00 of $3.00 today (3 calls "
+        "that broke off count in full), and the next call may take $1.00; "
+        "`teamctl resume alice --usd 1` raises it for today, or raise "
         "limits.team_usd_per_day to at least 4.00 in team.toml, then `teamctl resume alice`; "
         "otherwise alice goes on at 00:00 on 2026-11-23"
     )
@@ -228,8 +229,9 @@ def test_a_new_month_has_its_own_limit(desk: Desk) -> None:
     assert found is not None
     assert found.until == days.end_of("2026-11") == days.end_of("2026-11-30")
     assert found.sentence("alice") == (
-        "limits.team_usd_per_month is reached: the team has used $3.00 of $3.00 this month, and "
-        "the next call may take $1.00; `teamctl resume alice --usd 1` raises it for this month, or "
+        "limits.team_usd_per_month is reached: the team has used $3.00 of $3.00 this month (3 "
+        "calls that broke off count in full), and the next call may take $1.00; "
+        "`teamctl resume alice --usd 1` raises it for this month, or "
         "raise limits.team_usd_per_month to at least 4.00 in team.toml, then `teamctl resume "
         "alice`; otherwise alice goes on at 00:00 on 2026-12-01"
     )

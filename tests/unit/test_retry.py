@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,29 @@ def test_it_gives_up_with_a_sentence_and_a_time(retrying: Retrying) -> None:
     assert caught.value.again_in_seconds == 90
     assert len(player.asked) == 4
     assert len(told) == 3
+
+
+def broken() -> TransientError:
+    """Return the failure of a reply that breaks off, whose output counts in full."""
+    error = TransientError("the connection was reset")
+    error.begun = error.broke_off = True
+    return error
+
+
+def test_replies_that_break_off_are_asked_three_times_and_then_ever_more_rarely(
+    retrying: Retrying,
+) -> None:
+    """A gateway that cuts every reply would use up the limits of a day within minutes."""
+    patience = replace(QUICK, attempts=10)
+    model, player, _ = retrying(*[broken(), busy(), broken(), broken()] * 3, patience=patience)
+    for rest in (90, 180, 360):
+        with pytest.raises(UnusableError) as caught:
+            asyncio.run(model.reply(ASK))
+        assert str(caught.value) == (
+            f"the connection was reset; 3 replies broke off, next one in {rest} s or with the next "
+            "mail"
+        )
+    assert len(player.asked) == 12
 
 
 def test_an_error_that_a_person_has_to_correct_is_not_tried_again(retrying: Retrying) -> None:
