@@ -62,8 +62,8 @@ def test_a_refusal_names_the_limit_its_figures_and_the_remedy(
     found = refusal(path, terms, call(2))
     most, more = enough
     assert found.sentence("alice") == (
-        f"the next call does not fit into what is left of {found.key}: {used}, and it may take "
-        f"{wanted}; `teamctl resume alice --{more}` raises it, or raise {found.key} to at least "
+        f"the next call does not fit into what is left of {found.key}: {used} "
+        f"(1 call that broke off counts in full), and it may take {wanted}; `teamctl resume alice --{more}` raises it, or raise {found.key} to at least "
         f"{most} in team.toml, then `teamctl resume alice`"
     )
 
@@ -73,8 +73,8 @@ def test_a_used_up_limit_is_called_reached(path: Path) -> None:
     Ledger(path).settle(call(1), None)
     found = refusal(path, Terms(team_usd=Decimal("0.25")), call(2))
     assert found.why == (
-        "limits.team_usd is reached: the team has used $0.250000 of $0.250000, and the next call "
-        "may take $0.250000"
+        "limits.team_usd is reached: the team has used $0.250000 of $0.250000 (1 call that "
+        "broke off counts in full), and the next call may take $0.250000"
     )
 
 
