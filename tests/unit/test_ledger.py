@@ -63,7 +63,8 @@ def test_a_refusal_names_the_limit_its_figures_and_the_remedy(
     most, more = enough
     assert found.sentence("alice") == (
         f"the next call does not fit into what is left of {found.key}: {used} "
-        f"(1 call that broke off counts in full), and it may take {wanted}; `teamctl resume alice --{more}` raises it, or raise {found.key} to at least "
+        f"(1 call that broke off counts in full), and it may take {wanted}; "
+        f"`teamctl resume alice --{more}` raises it, or raise {found.key} to at least "
         f"{most} in team.toml, then `teamctl resume alice`"
     )
 
