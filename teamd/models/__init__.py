@@ -339,7 +339,7 @@ class RetryPolicy:
     """
 
     attempts: int = 10
-    broken: int = 3
+    broken: int = 5
     first_seconds: float = 0.5
     longest_seconds: float = 60.0
     rest_seconds: float = 300.0

@@ -24,7 +24,10 @@ REQUEST_SHOWN: Final = "0a1b"
 FOLDER_SHOWN: Final = "my-project"
 # Pages whose examples start, stop or configure teamd themselves; the others share a running team.
 ALONE: Final = ("README", "copies", "hosts", "limits", "models", "permissions", "queue", "teams")
-TOGETHER: Final = [page.stem for page in documents.pages() if page.stem not in ALONE]
+WITHOUT_EXAMPLES: Final = ("benchmarks",)
+TOGETHER: Final = [
+    page.stem for page in documents.pages() if page.stem not in (*ALONE, *WITHOUT_EXAMPLES)
+]
 
 # The folder and the exported variables persist from step to step, as in one shell.
 _STEP: Final = """\

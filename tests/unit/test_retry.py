@@ -118,20 +118,20 @@ def broken() -> TransientError:
     return error
 
 
-def test_replies_that_break_off_are_asked_three_times_and_then_ever_more_rarely(
+def test_replies_that_break_off_are_asked_five_times_and_then_ever_more_rarely(
     retrying: Retrying,
 ) -> None:
     """A gateway that cuts every reply would use up the limits of a day within minutes."""
     patience = replace(QUICK, attempts=10)
-    model, player, _ = retrying(*[broken(), busy(), broken(), broken()] * 3, patience=patience)
+    model, player, _ = retrying(*[broken(), busy(), *[broken()] * 4] * 3, patience=patience)
     for rest in (90, 180, 360):
         with pytest.raises(UnusableError) as caught:
             asyncio.run(model.reply(ASK))
         assert str(caught.value) == (
-            f"the connection was reset; 3 replies broke off, next one in {rest} s or with the next "
+            f"the connection was reset; 5 replies broke off, next one in {rest} s or with the next "
             "mail"
         )
-    assert len(player.asked) == 12
+    assert len(player.asked) == 18
 
 
 def test_an_error_that_a_person_has_to_correct_is_not_tried_again(retrying: Retrying) -> None:
