@@ -19,6 +19,7 @@ from teamd.models import (
     Ask,
     KeyRefusedError,
     LaterError,
+    RefusedError,
     RetryPolicy,
     TransientError,
     UnusableError,
@@ -109,6 +110,14 @@ def test_it_gives_up_with_a_sentence_and_a_time(retrying: Retrying) -> None:
     assert caught.value.again_in_seconds == 90
     assert len(player.asked) == 4
     assert len(told) == 3
+
+
+def test_a_refused_call_waits_for_its_slot_alone(retrying: Retrying) -> None:
+    """The supervisor pauses all calls of the team; a second pause would waste the slot."""
+    patience = RetryPolicy(first_seconds=NEVER_SECONDS, longest_seconds=NEVER_SECONDS)
+    model, _, _ = retrying(RefusedError("too many"), say("Here."), patience=patience)
+    reply = asyncio.run(asyncio.wait_for(model.reply(ASK), timeout=20))
+    assert reply.text == "Here."
 
 
 def broken() -> TransientError:
