@@ -86,7 +86,7 @@ class Claude(Provider):
             failure = as_model_error(
                 error, model=ask.model, url=url, name=ask.asker, mask=self.mask.text
             )
-            failure.begun = builder.begun or may_have_begun(error)
+            failure.begun = failure.begun or builder.begun or may_have_begun(error)
             failure.usage, failure.broke_off = builder.usage, builder.broke_off
             if isinstance(failure, UnusableError):
                 await self._forget(client)  # the repaired key must be read again

@@ -45,7 +45,6 @@ _KEYS: Final = {
     "redacted_thinking": {"type", "data"},
     "tool_use": {"type", "id", "name", "input", "caller"},
 }
-_ENDLESS: Final = f"the model's server sent more than {MOST_BYTES} bytes as one reply"
 
 
 class ErrorEvent(Exception):
@@ -263,7 +262,7 @@ class ReplyBuilder:
     def _take_bytes(self, count: int) -> None:
         self._bytes += count
         if self._bytes > MOST_BYTES:
-            raise TransientError(_ENDLESS)
+            raise _endless()
 
 
 _COUNTS: Final = {
@@ -370,7 +369,7 @@ async def _read_rest(lines: AsyncIterator[bytes]) -> bytes:
     async for line in lines:
         body += line + b"\n"
         if len(body) > MOST_BYTES:
-            raise TransientError(_ENDLESS)
+            raise _endless()
     return bytes(body)
 
 
@@ -381,9 +380,15 @@ async def _read_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         for line in lines:
             yield line.removesuffix(b"\r").removeprefix(b"\xef\xbb\xbf")
         if len(rest) > MOST_BYTES:
-            raise TransientError(_ENDLESS)
+            raise _endless()
     if rest:
         yield rest
+
+
+def _endless() -> TransientError:
+    error = TransientError(f"the model's server sent more than {MOST_BYTES} bytes as one reply")
+    error.begun = True  # the model may have said it
+    return error
 
 
 def _parse_event(data: str) -> dict[str, Any] | None:

@@ -128,6 +128,22 @@ def test_half_a_reply_without_a_count_of_its_input_counts_in_full(body: bytes) -
     assert builder.usage is None
 
 
+@pytest.mark.parametrize("chunk", [b"a", b"a\n"], ids=["one line", "many lines"])
+def test_a_message_in_place_of_a_stream_that_never_ends_counts_in_full(
+    monkeypatch: pytest.MonkeyPatch, chunk: bytes
+) -> None:
+    monkeypatch.setattr(stream, "MOST_BYTES", 1 << 20)
+
+    async def arrive() -> AsyncIterator[bytes]:
+        yield b'{"content": "'
+        for piece in repeat(chunk * 4096):
+            yield piece
+
+    with pytest.raises(TransientError, match="sent more than") as caught:
+        asyncio.run(read_reply(arrive(), ReplyBuilder(), silence_seconds=60))
+    assert caught.value.begun
+
+
 @pytest.mark.parametrize(
     ("first", "then", "pause_seconds"),
     [
