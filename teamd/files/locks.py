@@ -24,7 +24,7 @@ from teamd.files.safe_open import PRIVATE_DIRECTORY, private_umask, safe_open
 TIMEOUT_SECONDS: Final = 10.0
 # Holders keep a lock for microseconds. `portalocker.Lock` would wait 0.25 s between two attempts,
 # and would release the lock before its file object is flushed, which loses mail.
-_CHECK_INTERVAL_SECONDS: Final = 0.005
+_CHECK_INTERVAL_SECONDS: Final = 0.0005
 _PROBES: Final = 2
 _importing: Final = threading.Lock()
 
