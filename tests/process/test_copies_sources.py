@@ -490,3 +490,26 @@ def test_a_merge_that_the_person_interrupts_changes_nothing(paths: TeamPaths) ->
     assert not (paths.home / ".git/MERGE_HEAD").exists()
     hook.unlink()
     assert merge(paths, "alice", Settings()).merged == 1
+
+
+def test_a_small_pack_of_large_files_needs_little_memory(paths: TeamPaths, tmp_path: Path) -> None:
+    """Git reads a whole file into memory below its limit for large files: 300 KB took 300 MB."""
+    make_repository(paths.home)
+    other = make_repository(tmp_path / "other")
+    (other / "zeros").write_bytes(bytes(1 << 25))
+    git(other, "add", "zeros")
+    git(other, "commit", "-qm", "many zeros")
+    limited = tmp_path / "git"
+    limited.write_text(f'#!/bin/sh\nulimit -d > {tmp_path}/most\nulimit -d 24576\nexec git "$@"\n')
+    limited.chmod(0o755)
+    objects = subprocess.run(
+        ["git", "-C", other, "pack-objects", "-q", "--revs", "--stdout"],
+        input=b"HEAD\n", capture_output=True, check=True,
+    ).stdout  # fmt: skip
+    (tmp_path / "pack").write_bytes(objects)
+    with (tmp_path / "pack").open("rb") as pack:
+        Source(paths.home, str(limited)).add_pack(pack.fileno())
+    assert (
+        git(paths.home, "cat-file", "-s", f"{git(other, 'rev-parse', 'HEAD')}:zeros") == "33554432"
+    )
+    assert (tmp_path / "most").read_text() == "4194304\n"

@@ -454,3 +454,16 @@ def test_after_a_merge_the_base_of_a_copy_is_its_merged_work(project: Project) -
     copy = json.loads((project.paths.work / "ann.json").read_bytes())
     assert copy["base"] == tip == yard.git("rev-parse", "refs/teamd/base/ann")
     assert project.do("teamctl", "diff", "ann") == ""
+
+
+def test_a_branch_checked_out_in_a_folder_with_a_line_break_moves_with_its_files(
+    project: Project, tmp_path: Path
+) -> None:
+    yard = Yard(project, "ann")
+    tree = tmp_path / "two\nlines"
+    yard.git("worktree", "add", "--quiet", "-b", "team/main", str(tree))
+    yard.commit("ann", a="work\n")
+    yard.add("ann")
+    assert yard.empty()["1"]["state"] == "merged"
+    assert (tree / "a.txt").read_text() == "work\n"
+    assert git(tree, "status", "--porcelain") == ""
