@@ -124,6 +124,46 @@ def test_a_killed_check_is_repeated_and_its_first_run_does_not_count(
     assert not [one for one in inside if one is not None and one.alive]
 
 
+@pytest.mark.slow
+def test_a_check_that_hangs_is_ended_and_fails(project: Project) -> None:
+    project.ask_no_service("[tasks]\ncheck_seconds = 0.5\n")
+    project.start()
+    (attempt,) = wait_judged(project, claim(project, "sleep 100"))["attempts"]
+    assert (attempt["status"], attempt["why"]) == (124, "it took longer than 0.5 s, and was ended")
+    wait_until(lambda: "its check failed" in project.mail("lead"), what="the lead is told")
+
+
+@pytest.mark.slow
+def test_the_check_of_a_withdrawn_claim_is_stopped(project: Project) -> None:
+    project.ask_no_service()
+    project.start()
+    claim(project, "touch begun; sleep 100")
+    wait_until((project.folder / "begun").exists, what="it runs")
+    refused = project.run("teamctl", "task", "claim", "1")
+    assert (refused.status, refused.complaint) == (
+        1,
+        "teamctl: task 1 is being checked; wait for that: mail tells its owner if it fails",
+    )
+    project.do("teamctl", "task", "update", "1", "--status", "pending")
+    wait_until(lambda: checker(project) is None, what="its process has ended")
+    assert task(project)["attempts"] == []
+    judged = wait_judged(project, claim(project, "true"))
+    assert judged["status"] == "completed"
+
+
+@pytest.mark.slow
+def test_a_check_that_is_always_killed_finally_fails(project: Project) -> None:
+    """Endless repeats would block the task; a program that always kills itself is no accident."""
+    project.ask_no_service()
+    project.enlist("ann")
+    path = project.paths.task(claim(project, "touch ran"))
+    path.write_text(json.dumps({**json.loads(path.read_bytes()), "kills": 20}))  # saves minutes
+    project.start()
+    (attempt,) = wait_judged(project, "1")["attempts"]
+    assert attempt["why"] == "it was killed or could not be started, 20 times in a row"
+    assert not (project.folder / "ran").exists()
+
+
 def test_a_claim_made_without_teamd_is_checked_at_its_start(project: Project) -> None:
     project.ask_no_service('[tasks]\ncheck = "test -e made"\n')
     project.enlist("ann")
