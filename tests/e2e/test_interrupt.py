@@ -109,6 +109,22 @@ def test_a_pause_outlasts_a_restart_and_mail_waits(project: Project) -> None:
     assert project.run("teamctl", "resume", "gina").status == 1
 
 
+@pytest.mark.slow
+def test_a_pause_lets_the_running_step_finish_and_an_interrupt_ends_it(team: Project) -> None:
+    runs(team, "hugo")
+    said = team.do("teamctl", "pause", "hugo")
+    assert said == (
+        "hugo pauses once its step has ended, until `teamctl resume hugo`; mail waits\n"
+    )
+    assert team.member("hugo")["status"] == "working"
+    team.do("teamctl", "interrupt", "hugo", INSTEAD)
+    team.wait_for("hugo", "paused")
+    assert len(team.asked("hugo")) == 1
+    team.do("teamctl", "resume", "hugo")
+    team.wait_for("hugo", "idle", turns=2)
+    assert told(team, "hugo", INSTEAD) == 1
+
+
 def test_a_lead_agent_has_interrupt_and_pause_as_tools(project: Project) -> None:
     project.start()
     runs(project, "jan")
