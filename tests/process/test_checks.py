@@ -254,18 +254,3 @@ def assert_judged_once(project: Project, made: dict[str, int]) -> None:
         assert [attempt["status"] for attempt in judged["attempts"]] == [status]
         words = f"The check of task {one} "
         assert len({one["id"] for one in mail if words in one["content"]}) == status
-
-
-def test_a_check_that_kills_itself_finally_fails(project: Project) -> None:
-    """Endless repeats would block the task; a program that always kills itself is no accident."""
-    project.ask_no_service()
-    project.start()
-    path = project.paths.task(claim(project, "sleep 1; kill -9 $$"))
-    project.do("teamd", "stop")
-    document = json.loads(path.read_bytes())
-    path.write_text(json.dumps({**document, "kills": 20}))  # to skip minutes of repeats
-    project.start()
-    judged = wait_judged(project, "1")
-    assert judged["attempts"][0]["why"] == (
-        "it was killed or could not be started, 20 times in a row"
-    )
