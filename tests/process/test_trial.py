@@ -95,4 +95,4 @@ def test_a_trial_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TeamError, match=r"its first steps took more than 0\.1 s"):
         try_fork(sleep, fork.fork)
     assert open_descriptors() == before
-    assert psutil.Process().children() == children
+    assert {*psutil.Process().children()} <= {*children}  # others may end meanwhile
