@@ -86,7 +86,7 @@ def test_a_failed_fork_is_reported_with_its_reason(monkeypatch: pytest.MonkeyPat
     why = "no process or thread can be started, since the limit on processes is reached"
     remedy = "raise `ulimit -u`, or the pids limit of the container"
     assert str(caught.value) == f"no teammate can begin here: {why}; {remedy}"
-    assert open_descriptors() == before
+    assert open_descriptors() <= before  # those of earlier tests may be collected meanwhile
 
 
 def test_a_trial_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,5 +94,5 @@ def test_a_trial_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     before, children = open_descriptors(), psutil.Process().children()
     with pytest.raises(TeamError, match=r"its first steps took more than 0\.1 s"):
         try_fork(sleep, fork.fork)
-    assert open_descriptors() == before
+    assert open_descriptors() <= before  # those of earlier tests may be collected meanwhile
     assert {*psutil.Process().children()} <= {*children}  # others may end meanwhile
