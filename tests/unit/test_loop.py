@@ -14,6 +14,7 @@ import pytest
 from teamd import clocks
 from teamd.agent.wakeup import SupervisorGone
 from teamd.masking import MASK
+from teamd.messages import Message
 from teamd.models import LimitError, UnusableError
 from teamd.transcript.records import Opened
 from tests.strict.replies import say, use
@@ -163,6 +164,17 @@ def test_the_same_id_twice_is_delivered_once(tmp_path: Path, later: bool) -> Non
     said = str(life.model.asked[-1].messages)
     assert said.count("deploy it") == 1
     assert said.count("and this") == 1
+
+
+def test_the_same_id_with_other_words_is_another_message(tmp_path: Path) -> None:
+    """A foreign program may reuse an id; no message may be lost, before or after it was read."""
+    life = Life(tmp_path)
+    for count, words in enumerate((["one", "two"], ["three"]), start=1):
+        for text in words:
+            life.mailbox.put(Message(id="1", sender="lead", to="alice", content=text))
+        life.live(calls=count)
+    said = str(life.model.asked[-1].messages)
+    assert [said.count(text) for text in ("one", "two", "three")] == [1, 1, 1]
 
 
 def test_a_fresh_start_forgets_the_conversation_and_takes_the_new_role(tmp_path: Path) -> None:
