@@ -127,6 +127,21 @@ def test_a_merge_whose_git_is_killed_leaves_neither_files_nor_a_lock(
 
 
 @pytest.mark.slow
+def test_a_merge_is_undone_once_another_git_releases_the_index(project: Project) -> None:
+    yard = Yard(project, "ann")
+    yard.commit("ann", a="work\n", n="new\n")
+    lock = yard.folder / ".git/index.lock"
+    hook = yard.folder / ".git/hooks/pre-merge-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {lock}\n(sleep 0.3; rm {lock}) >/dev/null 2>&1 &\nexit 1\n")
+    hook.chmod(0o755)
+    before = state_of(yard)
+    with pytest.raises(TeamError, match="was not merged, and nothing has changed"):
+        merge(project.paths, "ann", Settings())
+    assert state_of(yard) == before
+
+
+@pytest.mark.slow
 def test_merge_options_of_the_person_s_branch_cause_no_half_merge(project: Project) -> None:
     yard = Yard(project, "ann")
     yard.git("config", "branch.main.mergeOptions", "--no-commit")
