@@ -146,6 +146,20 @@ def names_in(group: Cgroup) -> set[str]:
     return names
 
 
+@pytest.mark.slow
+def test_a_job_cannot_create_a_repository(project: Project) -> None:
+    """A job may run for hours, during which the repository's hooks would go unnoticed."""
+    project.stage.play(
+        "ann",
+        use(("background_run", {"command": "git init -q && echo evil > .git/hooks/pre-commit"})),
+        say("Begun."),
+    )
+    project.start()
+    project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")
+    project.wait_for("ann", "idle", turns=3)
+    wait_until(lambda: names(project) == {".team"}, what="no placeholder is left")
+
+
 def test_a_stopped_team_leaves_no_control_group(project: Project) -> None:
     project.stage.play("ann", use(bash("true"), ("background_run", {"command": "sleep 100"})))
     project.start()
