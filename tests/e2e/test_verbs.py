@@ -74,6 +74,15 @@ def test_show_describes_one_teammate_completely(team: Project) -> None:
     team.do("teamctl", "reject", "cleo", "--reason", "No.")
 
 
+def test_wait_and_rm_without_teamd_say_so(project: Project) -> None:
+    """Nobody would ever end the work that `wait` waits for."""
+    for verb, status in (("wait", "working"), ("rm", "shutdown")):
+        project.enlist("alice", status=status)
+        refused = project.run("teamctl", verb, "alice")
+        assert (refused.status, refused.stdout) == (3, "")
+        assert refused.complaint.endswith("; start it with `teamd start`")
+
+
 @pytest.mark.slow
 def test_wait_returns_once_all_teammates_are_idle(team: Project) -> None:
     command = "until [ -e go ]; do sleep 0.05; done"
