@@ -65,6 +65,7 @@ for word in "${words[@]:1}"; do
   case $word in
     --) [ "${words[-1]}" = -- ] || paths=yes; break ;;
     -) word='@{-1}' ;;
+    --onto=*) word=${word#*=} ;;
     --orphan)
       [ "$verb" = switch ] && refuse "$(ask ls-files -- "${specs[@]}")"
       skip=yes; continue ;;
@@ -96,7 +97,7 @@ case $verb in
   merge) for one in "${commits[@]}"; do differ "HEAD...$one"; done ;;
   rebase)
     tip=HEAD most=1
-    says --onto && most=2
+    [[ " ${words[*]:1}" == *" --onto"* ]] && most=2
     (( ${#commits[@]} > most )) && tip=${commits[-1]}  # the branch, which git checks out first
     for one in "${commits[@]}"; do differ HEAD "$one"; touched "$one..$tip"; done ;;
   pull) ask fetch "${names[@]}" > /dev/null && differ HEAD...FETCH_HEAD ;;

@@ -581,7 +581,7 @@ MOVES: Final = (
     "checkout -m other", "checkout other --", "checkout :/new", "cherry-pick main~1..other",
     "revert main~1..other", "rebase -m other", "merge", "rebase", "switch --orphan orphan",
     "pull --no-rebase . other", "reset --ha other", "reset --mer other",
-    "rebase free reverted", "rebase --onto free main~1 reverted",
+    "rebase free reverted", "rebase --onto free main~1 reverted", "rebase --onto=other main~1 free",
 )  # fmt: skip
 FREE: Final = (
     "checkout free", "switch -", "merge -q --no-edit free", "reset --hard HEAD~1", "rebase free",
