@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.copies import clone, copy_status, record
+from teamd.copies import clone, copy_status, move_branch, record
 from teamd.copies.clone import CopyResult
 from teamd.copies.copy_status import opened_diff
 from teamd.copies.discard import discard
@@ -222,6 +222,34 @@ def test_output_that_is_parsed_is_in_english_and_hooks_have_the_person_s_languag
     source = Source(tmp_path, str(speaker))
     assert source.ask("status") == "C"
     assert source.run("merge", quiet=False).stdout == b"de_DE.UTF-8\n"
+
+
+@pytest.mark.parametrize("folder", [".git/hooks", "own-hooks"])
+def test_git_that_teamd_runs_by_itself_runs_no_program_of_the_repository(
+    paths: TeamPaths, folder: str
+) -> None:
+    """A command of an agent may have planted it; only merges that the person asks for run hooks."""
+    copied(paths)
+    trap, fired = paths.home / folder / "reference-transaction", paths.home.parent / "fired"
+    trap.parent.mkdir(exist_ok=True)
+    trap.write_text(f"#!/bin/sh\necho $0 >>{fired}\n")
+    trap.chmod(0o700)
+    git(paths.home, "config", "core.hooksPath", folder)
+    git(paths.home, "config", "core.fsmonitor", str(trap))
+    source, before = Source.of(paths.home), git(paths.home, "rev-parse", "HEAD")
+    fired.unlink(missing_ok=True)
+    after = git(paths.home, "commit-tree", "-p", before, "-m", "next", f"{before}^{{tree}}")
+    source.check_writable(before)
+    assert source.list_changes() == []
+    source.count_changes()
+    move_branch.fast_forward(source, "main", before, after)
+    make(paths, "bob")
+    work_in(record.get(paths, "alice"))
+    discard(paths, "alice", force=True)
+    assert not fired.exists(), fired.read_text()
+    git(paths.home, "status")
+    git(paths.home, "update-ref", "refs/heads/other", after)
+    assert len(fired.read_text().splitlines()) > 1, "git of the person does run both"
 
 
 def test_a_sha256_repository_can_be_copied(paths: TeamPaths) -> None:
