@@ -362,12 +362,21 @@ class CopyMakers(Pool[CopyWorker]):
             return
         try:
             worker.report = TemporaryFile()  # noqa: SIM115 -- `_end` closes it
+        except OSError as error:
+            why = f"no temporary file could be made: {error.strerror}"
+            worker.outcome = CopyOutcome(error=why)
+            return
+        try:
             worker.start(partial(_make_copy, worker))
         except OSError as error:
+            worker.report.close()
             why = f"no process could be forked: {error.strerror}"
             worker.outcome = CopyOutcome(error=why)
+            return
+        self.children.private.append(worker.report.fileno())  # only the worker itself keeps it
 
     def _end(self, worker: CopyWorker, code: int) -> None:
+        self.children.private.remove(worker.report.fileno())
         outcome = _read_outcome(worker, code)
         if outcome.killed and self.closing:
             outcome = CopyOutcome(error=_STOPPED, killed=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,6 +21,7 @@ from teamd.process_id import Identity
 from teamd.supervisor.children import Children
 from teamd.supervisor.fork import ChildProgram, ChildStart
 from teamd.supervisor.lifecycle import State
+from teamd.supervisor.workers import CopyMakers, CopyOutcome
 from teamd.team.states import ChildExit
 from tests.children import make_context
 from tests.waiting import wait_until
@@ -110,3 +112,40 @@ def test_a_stuck_process_that_ends_stays_marked_as_stuck(children: Children) -> 
     wait_until(lambda: children.next_due_seconds() == 0, what="the next look")
     look()
     assert children.state(DEAF) is State.STUCK
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Iterator[CopyMakers]:
+    paths = TeamPaths(tmp_path / ".team")
+    paths.create()
+    with closing(Journal(paths.log(TEAMD), TEAMD)) as journal:
+        yield make_context(paths, journal).copies
+
+
+def test_no_other_process_inherits_the_report_about_a_working_copy(
+    copies: CopyMakers, tmp_path: Path
+) -> None:
+    """In a teammate it would stay open for days."""
+    outcomes: list[CopyOutcome] = []
+    copies.make("bob", "default", tmp_path, outcomes.append)
+    copies.look()
+    private = list(copies.children.private)
+    assert len(private) == 2, "the worker's bell and its report"
+    other = copies.children.fork(lambda _: sum(Path(f"/dev/fd/{fd}").exists() for fd in private))
+    assert os.waitstatus_to_exitcode(os.waitpid(other.identity.pid, 0)[1]) == 0
+    os.close(other.bell)
+    wait_until(copies.reap, what="the worker has ended")
+    copies.look()
+    assert len(outcomes) == 1
+    assert copies.children.private == []
+
+
+def test_a_lack_of_temporary_files_is_reported_as_such(
+    copies: CopyMakers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    outcomes: list[CopyOutcome] = []
+    copies.make("bob", "default", tmp_path, outcomes.append)
+    copies.look()
+    (outcome,) = outcomes
+    assert outcome.error == "no temporary file could be made: No such file or directory"
