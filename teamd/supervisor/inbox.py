@@ -39,7 +39,8 @@ class ControlInbox:
     _blocked: Deadline = field(default_factory=lambda: Deadline.after(0.0))
     _given: dict[str, ControlReply] = field(default_factory=dict)
     _owed: dict[str, ControlReply] = field(default_factory=dict)
-    _behind: bool = False
+    _publish_again: Deadline = field(default_factory=lambda: Deadline.after(0.0))
+    _failures: dict[str, str] = field(default_factory=dict)  # of the last `publish`, as logged
     _more: bool = False
 
     @property
@@ -47,8 +48,10 @@ class ControlInbox:
         """The seconds until the next retry or batch; `None` if nothing waits."""
         if self._more and self._blocked.left <= 0:
             return _AT_ONCE_SECONDS
-        waits = (self._blocked.left, _RETRY_SECONDS if self._behind else 0.0)
-        return min((seconds for seconds in waits if seconds > 0), default=None)
+        waits = [self._blocked.left] if self._blocked.left > 0 else []
+        if self._owed or self.context.roster.behind:
+            waits.append(max(0.0, self._publish_again.left))
+        return min(waits, default=None)
 
     def refuse_leftovers(self) -> None:
         """Refuse requests that a dead supervisor had begun: they may have been carried out."""
@@ -100,31 +103,40 @@ class ControlInbox:
             why = f"internal error ({name}); `teamctl logs teamd` has it, report it"
             self._reply_to_failure(request, error, why)
 
-    def publish(self) -> None:
+    def publish(self, *, last: bool = False) -> None:
         """Write the changes of the roster, then the replies that are owed; then release tasks.
 
-        Failed writes are repeated. The roster comes first: whoever reads a reply finds the roster
-        as the reply says.
+        The roster comes first: whoever reads a reply finds the roster as the reply says. After a
+        failure the next try comes a second later, but the last one at once.
         """
-        self._behind = False
-        roster = self.context.roster
+        if self._publish_again.left > 0 and not last:
+            return
+        roster, failures = self.context.roster, dict[str, StoreError]()
         try:
             roster.publish()
         except StoreError as error:
-            self._behind = True
-            self.context.journal.error("roster not written", error)
+            failures["roster not written"] = error
         for request_id, given in list(self._owed.items()):
-            if self._behind and given.exit_code is not ExitCode.REFUSED:
+            if failures and given.exit_code is not ExitCode.REFUSED:
                 continue
             try:
                 control.reply(self.context.settings.paths, request_id, given)
             except StoreError as error:
-                self._behind = True
-                self.context.journal.error("answer not written", error, id=request_id)
+                failures["answer not written"] = error
             else:
                 del self._owed[request_id]
+        self._note_failures(failures)
         if not roster.behind:
             self.tasks.release(roster.team)
+
+    def _note_failures(self, failures: dict[str, StoreError]) -> None:
+        """Log new failures; one that lasts, such as a full disk, is logged once."""
+        for event, error in failures.items():
+            if self._failures.get(event) != str(error):
+                self.context.journal.error(event, error)
+        self._failures = {event: str(error) for event, error in failures.items()}
+        if failures:
+            self._publish_again = Deadline.after(_RETRY_SECONDS)
 
     def _read(self, message: Message) -> ControlRequest | None:
         try:

@@ -26,7 +26,6 @@ from teamd.team.states import Status
 _NO_PROCESS: Final[dict[str, None]] = {"pid": None, "started": None, "since": None}
 _MOST_UNTOLD: Final = 100
 _TELL_AGAIN_SECONDS: Final = 5.0
-_WRITE_AGAIN_SECONDS: Final = 1.0
 
 
 class RosterWriter:
@@ -46,15 +45,12 @@ class RosterWriter:
         self._changes: list[Callable[[Team], Team]] = []
         self._seen: object = None
         self._foreign = True  # whether the file was written by others
-        self._write_again = Deadline.after(0.0)
         self.team = self._file = self._roster.update(lambda team: replace(team, name=team_name))
 
     @property
     def retry_seconds(self) -> float | None:
-        """The seconds until changes are written or mail is sent; `None` if nothing waits."""
-        waits = [self._tell_again.left] if self._untold else []
-        waits += [self._write_again.left] if self.behind else []
-        return max(0.0, min(waits)) if waits else None
+        """The seconds until unsent mail is sent again; `None` if there is none."""
+        return max(0.0, self._tell_again.left) if self._untold else None
 
     @property
     def behind(self) -> bool:
@@ -112,7 +108,6 @@ class RosterWriter:
             self._tell()
         if not self._changes:
             return
-        self._write_again = Deadline.after(_WRITE_AGAIN_SECONDS)  # unless it succeeds
         try:
             removed = self._roster.version() is None
             self.team = self._file = self._roster.update(

@@ -139,7 +139,7 @@ class Supervisor:
             self.context.children.do_due()
             self.inbox.publish()
             self.watchdog.report()
-        self.inbox.publish()
+        self.inbox.publish(last=True)
 
     def _spawn_declared(self) -> None:
         for declared in self.context.settings.now.teammates:

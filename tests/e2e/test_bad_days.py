@@ -237,9 +237,7 @@ def test_nothing_is_reported_as_done_before_the_roster_is_written(project: Proje
     project.wait_for("ann", "idle")
     with immutable(project.paths.root, inside=False):
         asked = project.begin("teamctl", "shutdown", "ann", "--force")
-        wait_until(
-            lambda: len(project.log("teamd", "roster not written")) > 1, what="it was tried twice"
-        )
+        wait_until(lambda: project.log("teamd", "roster not written"), what="it was tried")
         assert asked.poll() is None
     assert asked.wait(timeout=30) == ExitCode.DEADLINE, "it was killed"
     assert project.member("ann")["status"] == "shutdown"

@@ -290,6 +290,30 @@ def test_a_taken_request_is_answered_although_the_next_read_fails(
     assert inbox.retry_seconds, "and the look is tried again"
 
 
+def test_a_roster_that_cannot_be_written_is_tried_and_logged_once_in_a_second(
+    inbox: ControlInbox, context: TeamContext, paths: TeamPaths
+) -> None:
+    """Each change wakes the supervisor, whose rounds would fill a full disk's log."""
+
+    def failures() -> int:
+        return paths.log(TEAMD).read_text(encoding="utf-8").count('"roster not written"')
+
+    good = paths.config.read_bytes()
+    spoil(context)
+    context.roster.change("ann", status=Status.PAUSED)
+    for _ in range(2):
+        inbox.publish(last=True)
+    assert failures() == 1
+    paths.config.rmdir()
+    paths.config.write_bytes(good)
+    inbox.publish()
+    assert context.roster.behind, "it is not tried again so soon"
+    assert 0 < (inbox.retry_seconds or 0) <= 1
+    inbox.publish(last=True)
+    assert Roster(paths).read().get("ann").status is Status.PAUSED
+    assert inbox.retry_seconds is None
+
+
 def test_a_repeated_request_is_answered_and_not_carried_out_again(inbox: ControlInbox) -> None:
     """The asker was killed before it could read the answer, and asks again."""
     wanted, answers = request("remove", name="cy"), []
