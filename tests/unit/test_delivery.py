@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from teamd.agent.delivery import Delivery
+from teamd.errors import StoreError
 from teamd.messages import INTERRUPT_TYPE, Message
+from teamd.settings.schema import Mail
 from teamd.transcript.records import Opened
 from tests.strict.replies import use
 from tests.unit.life import SYSTEM, Life, replied
@@ -77,3 +81,27 @@ def test_mail_that_causes_no_request_is_removed_from_the_inbox_at_once(
     prepare(life, life.send("work"))
     delivering(life, lambda _: None)
     assert not life.mailbox.waiting()
+
+
+def test_mail_stays_in_the_inbox_until_the_disk_has_confirmed_the_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    life = Life(tmp_path)
+    life.settings = replace(life.settings, mail=Mail(durability="disk"))
+    life.send("a")
+    sync, transcript = os.fdatasync, life.paths.transcript("alice")
+
+    def fail(fd: int) -> None:
+        if Path(f"/proc/self/fd/{fd}").readlink() == transcript:
+            raise OSError(5, "Input/output error")
+        sync(fd)
+
+    def look(delivery: Delivery) -> None:
+        life.send("b")
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "fdatasync", fail)
+            with pytest.raises(StoreError, match="Input/output error"):
+                delivery.deliver()
+        assert [mail.content for mail in life.mailbox.peek()] == ["b"]
+
+    delivering(life, look)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -50,6 +51,13 @@ def test_news_wakes_an_idle_teammate(tmp_path: Path) -> None:
     assert told(life) == 1
 
 
+def test_mail_that_comes_during_the_look_for_news_is_read_at_once(tmp_path: Path) -> None:
+    """Its ring must not be taken for one of mail that was read."""
+    life = Life(tmp_path)
+    life.news = _MailMeanwhile(lambda: life.send("work"))
+    life.live(calls=1)
+
+
 def test_news_does_not_separate_a_call_from_its_result(tmp_path: Path) -> None:
     """A restart in the middle of a task may find both calls without results and news."""
     life = Life(tmp_path, use(("do", {"word": "a"}), ("do", {"word": "b"})), do=_Once())
@@ -80,6 +88,19 @@ def test_a_role_allows_only_its_tools_and_keeps_them(tmp_path: Path) -> None:
     life.send("more")
     life.live(calls=3)
     assert life.model.asked[-1].tools == life.model.asked[0].tools, "frozen with the conversation"
+
+
+class _MailMeanwhile(list[NewsAdded]):
+    """News; mail comes at the moment of the first look at it."""
+
+    def __init__(self, send: Callable[[], object]) -> None:
+        super().__init__()
+        self._sends = [send]
+
+    def __iter__(self) -> Iterator[NewsAdded]:
+        while self._sends:
+            self._sends.pop()()
+        return super().__iter__()
 
 
 class _Once(Do):

@@ -5,19 +5,32 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from teamd.board.board import Board
+from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
 from teamd.merges.queue import Entries, Entry, MergeState, Queue
 from teamd.messages import TEAMD
 
 
-def test_waiting_entries_stay_and_finished_ones_are_listed_for_a_day(tmp_path: Path) -> None:
-    paths = TeamPaths(tmp_path / ".team")
-    paths.create()
-    queue = Queue(
-        Board(paths, MailRouter(paths, durable=False, max_bytes=1000), TEAMD, durable=False)
-    )
+@pytest.fixture
+def paths(tmp_path: Path) -> TeamPaths:
+    made = TeamPaths(tmp_path / ".team")
+    made.create()
+    return made
+
+
+@pytest.fixture
+def queue(paths: TeamPaths) -> Queue:
+    post = MailRouter(paths, durable=False, max_bytes=1000)
+    return Queue(Board(paths, post, TEAMD, durable=False))
+
+
+def test_waiting_entries_stay_and_finished_ones_are_listed_for_a_day(
+    paths: TeamPaths, queue: Queue
+) -> None:
     long_ago = Entry(id="", teammate="ann", commit="0" * 40, when=1.0)
     old = tuple(
         replace(long_ago, id=str(number), state=state)
@@ -30,3 +43,16 @@ def test_waiting_entries_stay_and_finished_ones_are_listed_for_a_day(tmp_path: P
     assert left == {
         ("ann", MergeState.WAITING), ("ann", MergeState.CHECKING), ("bob", MergeState.WAITING),
     }  # fmt: skip
+
+
+def test_a_commit_that_cannot_be_kept_does_not_join_the_queue(queue: Queue) -> None:
+    """Its ref comes first: otherwise `git gc` could remove a commit that waits."""
+
+    def fail(_: str) -> None:
+        raise TeamError("no ref could be written")
+
+    wanted = Entry(id="", teammate="bob", commit="1" * 40)
+    with pytest.raises(TeamError, match="no ref"):
+        queue.add(wanted, keep=fail)
+    assert queue.read().all == ()
+    assert queue.add(wanted, keep=lambda _: None).id == "1"

@@ -17,8 +17,9 @@ from teamd.approvals.store import Approvals
 from teamd.board.board import Board
 from teamd.budget.account import Reservation
 from teamd.budget.accounts import Terms
+from teamd.clocks import Deadline
 from teamd.control import ControlReply, ControlRequest
-from teamd.errors import ExitCode, NotAMessage, SettingsError, TeamError
+from teamd.errors import ExitCode, NotAMessage, SettingsError, StoreError, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import watch
 from teamd.journal import Journal
@@ -323,3 +324,42 @@ def test_a_repeated_request_is_answered_and_not_carried_out_again(inbox: Control
         answers.append(collected(inbox, wanted))
     assert answers[0].exit_code == ExitCode.DONE
     assert answers[1] == answers[0]
+
+
+class Full(Mailbox):
+    """A mailbox on a full disk: it forgets nothing."""
+
+    def done(self, batch: Batch) -> None:
+        """Do as a write does there."""
+        raise StoreError(f"no space left to forget {batch.id}")
+
+
+def test_a_request_that_cannot_be_removed_is_not_carried_out(
+    inbox: ControlInbox, context: TeamContext, paths: TeamPaths
+) -> None:
+    """The next supervisor would carry it out once more."""
+    wanted, whole = request("remove", name="cy"), inbox.mailbox
+    inbox.mailbox = Full(paths, TEAMD, durable=False)
+    inbox.mailbox.put(wanted.encode())
+    inbox.obey()
+    assert context.roster.team.find("cy") is not None
+    assert inbox.retry_seconds
+    inbox.mailbox, inbox._blocked = whole, Deadline.after(0.0)
+    inbox.obey()
+    assert collected(inbox, wanted).exit_code == ExitCode.DONE
+
+
+def test_a_reply_waits_for_the_roster_but_a_refusal_does_not(
+    inbox: ControlInbox, context: TeamContext, paths: TeamPaths
+) -> None:
+    """Whoever reads that it is done finds it in the roster."""
+    spoil(context)
+    done, refused = request("shutdown", name="ann", seconds=5), request("dance")
+    inbox.mailbox.put(done.encode(), refused.encode())
+    inbox.obey()
+    assert collected(inbox, refused).exit_code == ExitCode.REFUSED
+    assert not (paths.replies / f"{done.id}.json").exists()
+    paths.config.rmdir()
+    inbox.publish()
+    assert collected(inbox, done).exit_code == ExitCode.DONE
+    assert Roster(paths).read().get("ann").status is Status.SHUTDOWN

@@ -84,7 +84,8 @@ def test_nothing_is_appended_after_records_were_lost(
     """The caller has seen the lost records; only a process that reads the file again may append."""
     bob = Transcript(tmp_path / "bob.jsonl")
     bob.append_lines(b"old\n")
-    bob.append_lines(b"mine\n", durable=False)
+    for line in (b"mine\n", b"mine as well\n"):
+        bob.append_lines(line, durable=False)
 
     def fail(fd: int) -> None:
         raise OSError(5, "Input/output error", fd)
