@@ -26,6 +26,7 @@ settings.register_profile("teamd", deadline=None, max_examples=40)  # busy machi
 settings.register_profile("thorough", deadline=None, max_examples=1000)  # --hypothesis-profile
 settings.load_profile("teamd")
 
+_SLOW: Final = "slow and not long"  # the markers that `.ci/run` selects after the usual tests
 _LONGEST_FIRST: Final = ("process", "e2e", "unit")
 _WORKERS: Final = "PYTEST_XDIST_WORKER_COUNT"
 _MOST_LOGGED: Final = 30
@@ -54,6 +55,9 @@ def pytest_configure(config: pytest.Config) -> None:
     its first test. So each worker starts at a different file. Import errors are reported later,
     when tests are collected.
     """
+    if config.option.markexpr == _SLOW:
+        # Tests of 20 s stand in files of minutes; few of these tests share a fixture of their file.
+        config.option.dist = "worksteal"
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker:
         gc.disable()  # until collection ends: none of these objects becomes garbage
@@ -63,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     names = sorted(
         ".".join(path.relative_to(root).with_suffix("").parts)
         for path in root.glob("tests/*/test_*.py")
+        if not _has_no_slow_test(path, config)
     )
     first = len(names) * int(worker.removeprefix("gw")) // int(os.environ[_WORKERS])
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="error"):
@@ -70,6 +75,18 @@ def pytest_configure(config: pytest.Config) -> None:
         for name in (*names[first:], *names[:first]):
             with suppress(Exception):
                 import_module(name)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no file in vain: of the files, one in three has slow tests."""
+    return _has_no_slow_test(collection_path, config) or None
+
+
+def _has_no_slow_test(path: Path, config: pytest.Config) -> bool:
+    """Return whether only slow tests are selected, and this file has none."""
+    if config.option.markexpr != _SLOW or not path.match("test_*.py"):
+        return False
+    return "mark.slow" not in path.read_text(encoding="utf-8")
 
 
 @pytest.hookimpl(optionalhook=True)
