@@ -36,7 +36,7 @@ team_usd_per_day = 1000000.0
 @pytest.mark.parametrize(
     ("seed", "wakes"),
     [
-        pytest.param("1", 2, id="short"),
+        pytest.param("1", 1, id="short"),
         pytest.param("2", 25, id="long", marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
     ],
 )

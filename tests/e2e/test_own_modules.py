@@ -32,7 +32,6 @@ def test_a_pythonpath_that_names_the_project_replaces_no_module(project: Project
     project.do("teamctl", "doctor")
     project.do("teamctl", "create", "other")
     project.do("teamd", "--team", "other", "stop")
-    project.do("teamd", "restart")
 
 
 @pytest.mark.slow
