@@ -98,10 +98,7 @@ def give(folder: Path, uid: int) -> None:
 
 
 MACHINES: Final = {
-    "a uid without passwd entry": Machine(
-        before=OTHER_USER, variables={"HOME": "/"}, prepare=give_all
-    ),
-    "no home": Machine(variables={"HOME": None}),
+    "no home, and the C locale": Machine(variables={"HOME": None, "LC_ALL": "C", "LANG": "C"}),
     "a uid without passwd entry and no home": Machine(
         before=OTHER_USER, variables={"HOME": None, "XDG_STATE_HOME": None}, prepare=give_all
     ),
@@ -129,7 +126,6 @@ MACHINES: Final = {
         doctor="there is no sandbox, so commands are refused",
     ),
     "a read-only home": Machine(before=READ_ONLY_HOME, variables={"XDG_STATE_HOME": None}),
-    "the C locale": Machine(variables={"LC_ALL": "C", "LANG": "C"}),
 }  # fmt: skip
 
 
