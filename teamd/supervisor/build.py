@@ -33,7 +33,7 @@ from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.slots import ConcurrencyLimit, Slots
 from teamd.supervisor.supervisor import ServiceWatchdog, Signals, Supervisor, is_inbox
 from teamd.supervisor.team_context import TeamContext
-from teamd.supervisor.workers import Checkers, CopyMakers, Mergers, Postmen, Workers
+from teamd.supervisor.workers import Checkers, CopyMakers, Mergers, Postmen
 
 _CAUGHT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -70,9 +70,9 @@ def build_supervisor(
     patience = orphans.BOARD_PATIENCE_SECONDS
     store = Board(paths, post, TEAMD, durable=settings.durable, patience_seconds=patience)
     tasks = orphans.OrphanedTasks(store, board, journal)
-    workers = Workers(Checkers(store, children), Mergers(children), Postmen(children), copies)
+    pools = (Checkers(store, children), Mergers(children), Postmen(children), copies)
     inbox = ControlInbox(context, tasks, Mailbox(paths, TEAMD, durable=False))
-    return Supervisor(context, claim, inbox, tasks, workers, signals, inboxes, watchdog)
+    return Supervisor(context, claim, inbox, tasks, pools, signals, inboxes, watchdog)
 
 
 def _build_post(settings: LiveSettings) -> MailRouter:

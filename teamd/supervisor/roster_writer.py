@@ -104,7 +104,7 @@ class RosterWriter:
         Raises:
             StoreError: the roster cannot be written; the changes are kept for the next try.
         """
-        if self._tell_again.left <= 0:
+        if self._untold and self._tell_again.left <= 0:
             self._tell()
         if not self._changes:
             return

@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
+from teamd.clocks import Deadline
 from teamd.control import ControlRequest
 from teamd.errors import StoreError, TeamError
 from teamd.files import pidfile
@@ -21,7 +22,7 @@ from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.orphans import OrphanedTasks, end_orphans
 from teamd.supervisor.spawn import report_unspawned, spawn_declared
 from teamd.supervisor.team_context import TeamContext
-from teamd.supervisor.workers import Workers
+from teamd.supervisor.workers import Pool, Postmen
 from teamd.team import teams
 from teamd.team.states import ChildExit
 
@@ -74,6 +75,7 @@ class Supervisor:
 
     Attributes:
         claim: the descriptor of the lock that makes this process the team's supervisor.
+        pools: the workers beside the teammates.
         watch: watches the inboxes.
     """
 
@@ -81,12 +83,13 @@ class Supervisor:
     claim: int
     inbox: ControlInbox
     tasks: OrphanedTasks
-    workers: Workers
+    pools: tuple[Pool[Any], ...]
     signals: Signals
     watch: Watch
     watchdog: ServiceWatchdog
     _stop_seconds: float = field(init=False)  # as at the start; changes need a restart
     _stopping: bool = False
+    _pools_due: Deadline = field(default_factory=lambda: Deadline.after(0.0))
 
     def __post_init__(self) -> None:
         self._stop_seconds = self.context.settings.now.supervision.stop_seconds
@@ -113,7 +116,9 @@ class Supervisor:
         Raises:
             TeamError: no teammate can start here; says why.
         """
-        self.workers.begin()
+        for pool in self.pools:
+            if isinstance(pool, Postmen):  # needs none of the modules
+                pool.look()
         self._clear()
         self.context.children.begin()
 
@@ -129,7 +134,7 @@ class Supervisor:
             self.context.children.slots.serve()
             self.inbox.obey()
             self._reap()
-            self.workers.look()
+            self._pools_due = Deadline.after(min(pool.look() for pool in self.pools))
             if self._stopping:
                 self._end_started()
             self._reconcile()
@@ -157,7 +162,7 @@ class Supervisor:
             self.watch.recheck_seconds,
             self.tasks.watch.recheck_seconds,
             self.context.children.next_due_seconds(),
-            self.workers.next_due_seconds(),
+            self._pools_due.left,
             slots.next_due_seconds,
             None if self._stopping else self.context.shutdowns.next_due_seconds(),
             self.inbox.retry_seconds,
@@ -179,7 +184,8 @@ class Supervisor:
         seconds = 0.0 if self._stopping else self._stop_seconds
         self.context.journal.note("stopping", signal=number.name, seconds=seconds)
         self._stopping = self.inbox.closing = True
-        self.workers.close()
+        for pool in self.pools:
+            pool.close()
         for name in self.context.children.active():
             self.context.children.stop(name, seconds=seconds)
 
@@ -190,9 +196,11 @@ class Supervisor:
                 self.context.children.stop(name, seconds=self._stop_seconds)
 
     def _busy(self) -> bool:
-        """Return whether a process that was forked here runs."""
-        children = self.context.children
-        return bool(children.active() or children.pids() or self.workers.pids())
+        """Return whether a process that was forked here runs, or will run again."""
+        return bool(self.context.children.active() or self._pids())
+
+    def _pids(self) -> set[int]:
+        return self.context.children.pids().union(*(pool.pids() for pool in self.pools))
 
     def _is_gone(self) -> bool:
         """Return whether the team directory is no longer the one that this process claimed."""
@@ -208,7 +216,8 @@ class Supervisor:
         """
         self.context.journal.warn("the team directory is gone")
         self.context.children.kill_all()
-        self.workers.kill_all()
+        for pool in self.pools:
+            pool.kill_all()
         self._end_orphans(spare=set())
 
     def _reconcile(self) -> None:
@@ -226,13 +235,18 @@ class Supervisor:
 
         Teammates at work are woken, too: one may have become idle without having reported it yet.
         """
-        children, settings = self.context.children, self.context.settings
         tasks = self.tasks.watch.changed()
-        self.workers.note(tasks)
-        if settings.now.tasks.auto_claim:
-            claimers = self.tasks.claimers(tasks, self.context.roster.team)
-            children.ring(children.active() if claimers is None else claimers)
+        if tasks is None or tasks:
+            self._wake_for_tasks(tasks)
         self._wake_for_mail()
+
+    def _wake_for_tasks(self, changed: set[str] | None) -> None:
+        for pool in self.pools:
+            pool.note(changed)
+        if self.context.settings.now.tasks.auto_claim:
+            children = self.context.children
+            claimers = self.tasks.claimers(changed, self.context.roster.team)
+            children.ring(children.active() if claimers is None else claimers)
 
     def _wake_for_mail(self) -> None:
         changed, paths = self.watch.changed(), self.context.settings.paths
@@ -247,9 +261,11 @@ class Supervisor:
 
     def _reap(self) -> None:
         """Handle the ends of processes, and end the processes that they left behind."""
-        codes = [*self.context.children.reap(), *self.workers.reap()]
+        codes = self.context.children.reap()
+        for pool in self.pools:
+            codes += pool.reap()
         if codes:
-            self._end_orphans(spare=self.context.children.pids() | self.workers.pids())
+            self._end_orphans(spare=self._pids())
         if any(code != ChildExit.HIBERNATES for code in codes):
             self.tasks.look_soon()
             self._clear()

@@ -55,21 +55,16 @@ class Pool(ABC, Generic[W]):
         """Note which files of the board's folder have changed; `None` if any may have."""
 
     @abstractmethod
-    def look(self) -> None:
-        """Start workers for the work there is, and end those whose work is no longer wanted."""
+    def look(self) -> float:
+        """Start workers for the work there is, and end those whose work is no longer wanted.
 
-    @abstractmethod
-    def next_due_seconds(self) -> float:
-        """Return the seconds until `look` has something to do."""
+        Returns:
+            The seconds until the next look, unless there are news before.
+        """
 
     @abstractmethod
     def _end(self, worker: W, code: int) -> None:
         """Handle the end of a worker's process."""
-
-    @property
-    def check_seconds(self) -> float:
-        """How long a check may take by the settings in force."""
-        return self.children.settings.now.tasks.check_seconds
 
     def reap(self) -> list[int]:
         """Handle the ends of processes and return their exit codes."""
@@ -117,26 +112,28 @@ class Checkers(Pool[CheckWorker]):
         for task_id in filter(None, map(id_in, names)):
             self._read_task(task_id)
 
-    def look(self) -> None:
+    def look(self) -> float:
         if self._next_look.left <= 0:
             self._read_board()
         for worker in self._workers:
             if worker.claim not in self._claims.values():
                 worker.kill_within(LEAVE_SECONDS)
             worker.kill_overdue()
-        if self.closing or self.pids():
-            return
-        seconds = self.check_seconds + _AROUND_CHECK_SECONDS
+        running = [worker for worker in self._workers if worker.runs]
+        if not (running or self.closing):
+            running = self._start_one()
+        waiting = [] if running or self.closing else self._workers
+        dues = [worker.next_due_seconds for worker in (*running, *waiting)]
+        return max(0.0, min([self._next_look.left, *dues]))
+
+    def _start_one(self) -> list[CheckWorker]:
+        """Start the first check that may start, if any, and return its worker."""
+        seconds = self.children.settings.now.tasks.check_seconds + _AROUND_CHECK_SECONDS
         for worker in self._workers:
             check = partial(self.children.program.check, worker.claim)
             if worker.may_start and worker.try_start(check, limit_seconds=seconds, load=True):
-                return
-
-    def next_due_seconds(self) -> float:
-        running = [worker for worker in self._workers if worker.runs]
-        waiting = [] if running or self.closing else self._workers
-        dues = [worker.next_due_seconds for worker in (*running, *waiting)]
-        return max(0.0, min(self._next_look.left, *dues, math.inf))
+                return [worker]
+        return []
 
     def _end(self, worker: CheckWorker, code: int) -> None:
         worker.rest(progressed=False, trouble=code == ChildExit.IO)
@@ -197,24 +194,19 @@ class Mergers(Pool[Worker]):
         elif names and self._entries.open:  # the task for which an entry waits may be completed
             self._worker.end_pause()
 
-    def look(self) -> None:
+    def look(self) -> float:
         if self._next_look.left <= 0:
             self._read()
+        wanted = not self.closing and (
+            bool(self._entries.open) or (self._behind and self._entries.last > 0)
+        )
+        if not (wanted or self._worker.runs):
+            return max(0.0, self._next_look.left)
         self._worker.kill_overdue()
-        if self._wanted and self._worker.may_start:
+        if wanted and self._worker.may_start:
             merge = self.children.program.merge
             self._worker.try_start(merge, limit_seconds=self._limit_seconds(), load=True)
-
-    def next_due_seconds(self) -> float:
-        acts = self._worker.runs or self._wanted
-        due = self._worker.next_due_seconds if acts else math.inf
-        return max(0.0, min(self._next_look.left, due))
-
-    @property
-    def _wanted(self) -> bool:
-        if self.closing:
-            return False
-        return bool(self._entries.open) or (self._behind and self._entries.last > 0)
+        return max(0.0, min(self._next_look.left, self._worker.next_due_seconds))
 
     def _end(self, worker: Worker, code: int) -> None:
         self._at = ""
@@ -240,7 +232,7 @@ class Mergers(Pool[Worker]):
         self._at = at
 
     def _limit_seconds(self) -> float:
-        return self.check_seconds + _AROUND_MERGE_SECONDS
+        return self.children.settings.now.tasks.check_seconds + _AROUND_MERGE_SECONDS
 
 
 class Postmen(Pool[Worker]):
@@ -253,31 +245,21 @@ class Postmen(Pool[Worker]):
         self._running: HostSettings | None = None  # the settings of the process
         self._began = 0.0
 
-    def look(self) -> None:
-        settings = self._settings
-        if self._worker.runs and settings != self._running:
-            self._worker.kill()
-        if (
-            self._wanted
-            and self._worker.may_start
-            and self._worker.try_start(self.children.program.post)
-        ):
+    def look(self) -> float:
+        settings, worker = self.children.settings.now.hosts, self._worker
+        if worker.runs:
+            if settings != self._running:
+                worker.kill()
+            return math.inf
+        if self.closing or settings.name is None:
+            return math.inf
+        if worker.may_start and worker.try_start(self.children.program.post):
             self._running, self._began = settings, clocks.awake()
-
-    def next_due_seconds(self) -> float:
-        waits = self._wanted and not self._worker.runs
-        return max(0.0, self._worker.next_due_seconds) if waits else math.inf
-
-    @property
-    def _settings(self) -> HostSettings:
-        return self.children.settings.now.hosts
-
-    @property
-    def _wanted(self) -> bool:
-        return not self.closing and self._settings.name is not None
+            return math.inf
+        return max(0.0, worker.next_due_seconds)
 
     def _end(self, worker: Worker, code: int) -> None:
-        changed = self._settings != self._running
+        changed = self.children.settings.now.hosts != self._running
         worker.rest(
             progressed=changed or clocks.awake() - self._began > _LASTING_SECONDS,
             trouble=code in (ChildExit.IO, ChildExit.SETTINGS),
@@ -344,7 +326,7 @@ class CopyMakers(Pool[CopyWorker]):
         )
         self._workers.append(worker)
 
-    def look(self) -> None:
+    def look(self) -> float:
         for worker in self._workers:
             if worker.outcome is None and not worker.runs:
                 self._start(worker)
@@ -352,8 +334,6 @@ class CopyMakers(Pool[CopyWorker]):
             if worker.outcome is not None:
                 self._workers.remove(worker)
                 worker.then(worker.outcome)
-
-    def next_due_seconds(self) -> float:
         return math.inf if all(worker.runs for worker in self._workers) else 0.0
 
     def _start(self, worker: CopyWorker) -> None:
@@ -408,51 +388,3 @@ def _read_outcome(worker: CopyWorker, code: int) -> CopyOutcome:
             killed=True,
             error=f"no working copy was made: its process {why}; `teamctl logs teamd` may say why",
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """All pools of one team."""
-
-    checkers: Checkers
-    mergers: Mergers
-    postmen: Postmen
-    copies: CopyMakers
-
-    @property
-    def _pools(self) -> tuple[Pool[Any], ...]:
-        return (self.checkers, self.mergers, self.postmen, self.copies)
-
-    def begin(self) -> None:
-        """Start the postman, which needs no modules that the supervisor is about to load."""
-        self.postmen.look()
-
-    def note(self, names: Collection[str] | None) -> None:
-        """Note which files of the board's folder have changed; `None` if any may have."""
-        for pool in self._pools:
-            pool.note(names)
-
-    def look(self) -> None:
-        """Start workers for the work there is, and end those whose work is no longer wanted."""
-        for pool in self._pools:
-            pool.look()
-
-    def reap(self) -> list[int]:
-        """Handle the ends of processes and return their exit codes."""
-        return [code for pool in self._pools for code in pool.reap()]
-
-    def kill_all(self) -> None:
-        for pool in self._pools:
-            pool.kill_all()
-
-    def close(self) -> None:
-        """Kill all processes and start no others."""
-        for pool in self._pools:
-            pool.close()
-
-    def pids(self) -> set[int]:
-        return {pid for pool in self._pools for pid in pool.pids()}
-
-    def next_due_seconds(self) -> float:
-        """Return the seconds until `look` has something to do."""
-        return min(pool.next_due_seconds() for pool in self._pools)
