@@ -125,7 +125,7 @@ class OwnShutdown:
 
     def agreed(self) -> bool:
         """Return whether it has agreed to shut down, and has not done so since."""
-        return bool(self._approved())
+        return any(question.owes_end for question in self._questions())
 
     def requested(self) -> bool:
         """Return whether it is asked to, though the request may still lie in its inbox."""
@@ -142,9 +142,10 @@ class OwnShutdown:
         conversation = self.conversation
         if conversation.unfollowed and not conversation.paused:
             return False  # carry out the last reply first
-        if self.agreed():
+        questions = self._questions()
+        if any(question.owes_end for question in questions):
             return True
-        asked = {question.id for question in self._open()}
+        asked = {question.id for question in questions if question.is_open}
         if not asked or not conversation.resting:
             return False
         only_that = all(
@@ -160,13 +161,13 @@ class OwnShutdown:
         """
         conversation = self.conversation
         why = prompts.PAUSED_SO_LEFT if conversation.paused else prompts.IDLE_SO_LEFT
-        for question in self._open():
+        for question in (one for one in self._questions() if one.is_open):
             try:
                 self.approvals.answer(question.id, by=self.name, approve=True, reason=why)
             except TeamError:  # its deadline came first: then it is being ended
                 return
         self._drop_calls()
-        approved = [question.id for question in self._approved()]
+        approved = [question.id for question in self._questions() if question.owes_end]
         self._close(approved, prompts.LEFT)
         if conversation.owes_reply:
             conversation.end_turn("shutdown", conversation.said)
@@ -193,19 +194,14 @@ class OwnShutdown:
             if question.status is Verdict.EXPIRED
             or (question.status is Verdict.APPROVED and not question.owes_end)
         ]
-        self._close(old, prompts.CLOSED)
-        self._over.update(old)
+        if old:
+            self._close(old, prompts.CLOSED)
+            self._over.update(old)
 
     def _close(self, requests: list[str], words: str) -> None:
         fresh = [one for one in requests if one not in self.conversation.closed_requests]
         if fresh:
             self.conversation.add_note(words.format(ids=", ".join(fresh)), closes=fresh)
-
-    def _open(self) -> list[Approval]:
-        return [question for question in self._questions() if question.is_open]
-
-    def _approved(self) -> list[Approval]:
-        return [question for question in self._questions() if question.owes_end]
 
     def _questions(self) -> list[Approval]:
         """Return the real ones among the requests that it has read."""

@@ -199,21 +199,18 @@ class Slots:
         self._grant_free()
 
     @property
-    def pause_seconds(self) -> float:
-        """How long no slot is granted."""
-        return self._limit.pause_seconds
-
-    @property
     def next_due_seconds(self) -> float | None:
         """The seconds until a slot may be granted without news; `None` if no teammate waits."""
-        if not self._queue or self.pause_seconds:
-            return self.pause_seconds if self._queue else None
+        if not self._queue:
+            return None
+        if pause := self._limit.pause_seconds:
+            return pause
         if self._held >= self._limit.now:
             return None
         return min(self._warmth.cold_seconds(channel.prefix) for channel in self._queue)
 
     def _grant_free(self) -> None:
-        if self.pause_seconds:
+        if not self._queue or self._limit.pause_seconds:
             return
         for channel in list(self._queue):
             if self._held >= self._limit.now:

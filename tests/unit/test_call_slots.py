@@ -354,7 +354,7 @@ def test_a_refusal_pauses_all_calls_and_the_refused_one_goes_first(tmp_path: Pat
             begun = now()
             refused = _Refusing(model.of("ann"), RefusedError("429", 0.3))
             calls = [begin(refused, ann, policy=POLICY)]
-            await until(lambda: there.slots.pause_seconds)
+            await until(lambda: there.slots._limit.pause_seconds)
             calls.append(begin(model.of("bob"), bob))
             await asyncio.gather(*calls)
             assert now() - begun >= 0.3

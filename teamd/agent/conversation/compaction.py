@@ -133,9 +133,16 @@ class Compaction:
         deliver()
         if await self._make_room():
             deliver()
-        refused: TooLongError | None = None
-        async with aclosing(self._shortened()) as attempts:
-            async for _ in attempts:
+        try:
+            return await self._reply_repaired()
+        except TooLongError as error:
+            return await self._reply_shortened(error)
+
+    async def _reply_shortened(self, refused: TooLongError) -> Reply:
+        """Make the conversation shorter, step by step, until the model takes it."""
+        async with aclosing(self._shorten()) as steps:
+            self._learn(refused.limit_tokens)
+            async for _ in steps:
                 try:
                     return await self._reply_repaired()
                 except TooLongError as error:
@@ -232,9 +239,8 @@ class Compaction:
         self._learn(self.conversation.context.measured)
         await self._summarise()
 
-    async def _shortened(self) -> AsyncGenerator[None]:
-        """Leave the conversation as it is, then make it shorter step by step."""
-        yield
+    async def _shorten(self) -> AsyncGenerator[None]:
+        """Clear, then summarise, then leave out ever more; yield after each step."""
         if self.conversation.clear(kept=_KEPT, least_bytes=1):
             yield
         if self.conversation.context.length:
