@@ -66,16 +66,12 @@ class MailHold:
         talk = self.conversation.talk
         return render_hold(self.name, talk.wakes) if self._begun and talk.told else None
 
-    def is_idle_talk(self, messages: Iterable[Message]) -> bool:
-        """Return whether mail is all from other teammates, and none of it from the board."""
-        return all(_is_idle_talk(message, self.roster) for message in messages)
-
     def holds(self) -> bool:
         """Return whether waiting mail is held back; record its new senders."""
         if not self._begun:
             return False
         waiting = self.mailbox.peek()
-        if not self.is_idle_talk(waiting):
+        if not is_idle_talk(waiting, self.roster):
             return False
         self._note(dict.fromkeys(mail.sender for mail in waiting if mail.type != HELD_TYPE))
         return True
@@ -92,14 +88,17 @@ class MailHold:
             self.conversation.record(MailHeld(senders=untold, notice=notice))
 
 
-def _is_idle_talk(message: Message, roster: Roster) -> bool:
-    """Return whether a message is a teammate's own words; other programs speak for a person."""
-    name, _, elsewhere = message.sender.partition("@")
-    if name.lower() in (LEAD, USER) or message.type not in _TALK or "task_id" in message.extra:
-        return False
-    if not elsewhere:
-        return roster.find(name) is not None
-    return all(map(NAME.fullmatch, elsewhere.split("@")))  # a team, and it may be a host
+def is_idle_talk(messages: Iterable[Message], roster: Roster) -> bool:
+    """Return whether mail is all teammates' own words; other programs speak for a person."""
+    for message in messages:
+        name, _, elsewhere = message.sender.partition("@")
+        if name.lower() in (LEAD, USER) or message.type not in _TALK or "task_id" in message.extra:
+            return False
+        if not elsewhere and roster.find(name) is None:
+            return False
+        if elsewhere and not all(map(NAME.fullmatch, elsewhere.split("@"))):
+            return False  # not the name of a team, or of a team and its host
+    return True
 
 
 @dataclass(kw_only=True, slots=True)
@@ -171,17 +170,14 @@ class Delivery:
             self.summarise()
 
     def _select_fresh(self, messages: Iterable[Message]) -> list[Message]:
-        fresh: list[Message] = []
-        for message in map(self._masked, messages):
+        mask, fresh = self.env.mask, list[Message]()
+        for one in messages:
+            content, extra = mask.text(one.content), mask.value(dict(one.extra))
+            message = replace(one, content=content, extra=extra)
             known = self.env.conversation.has_seen(message)
             if not known and not any(map(message.is_same_as, fresh)):  # a retried send
                 fresh.append(message)
         return fresh
-
-    def _masked(self, message: Message) -> Message:
-        mask = self.env.mask
-        content, extra = mask.text(message.content), mask.value(dict(message.extra))
-        return replace(message, content=content, extra=extra)
 
     def _put(self, messages: list[Message], *, taken: float | None) -> None:
         for message in messages:
@@ -189,7 +185,7 @@ class Delivery:
                 self.env.conversation.open(self.opening())
                 self.env.permissions.withdraw()
         new_task = self.env.plans.is_new_task(one for one in messages if not one.wordless)
-        idle_talk = self.hold.is_idle_talk(messages)
+        idle_talk = is_idle_talk(messages, self.env.roster)
         facts = {"taken": taken, "new_task": new_task, "idle_talk": idle_talk}
         self.env.conversation.deliver(messages, **facts)
         if new_task:

@@ -17,7 +17,7 @@ from teamctl.doctor import Level
 from teamctl.doctor.hosts import check_hosts
 from teamctl.render import host_table, roster_table, tables
 from teamd.agent.conversation.prompts import system_prompt
-from teamd.agent.delivery import _is_idle_talk
+from teamd.agent.delivery import is_idle_talk
 from teamd.clocks import time_of_day
 from teamd.files import files, locks, pidfile
 from teamd.files.paths import TeamPaths
@@ -220,4 +220,4 @@ def test_the_system_prompt_mentions_other_hosts_only_if_there_are_any(tmp_path: 
 def test_talk_between_hosts_counts_as_talk(paths: TeamPaths, sender: str, *, idle: bool) -> None:
     """Two agents that thank each other endlessly cost the same on two hosts."""
     message = Message(sender=sender, to="alice", content="Thanks!")
-    assert _is_idle_talk(message, Roster(paths)) is idle
+    assert is_idle_talk([message], Roster(paths)) is idle

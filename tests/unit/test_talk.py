@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from teamd.agent.delivery import MailHold
+from teamd.agent.delivery import MailHold, is_idle_talk
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import HELD_TYPE, TEAMD, Message
@@ -136,13 +136,10 @@ def test_the_person_the_lead_and_the_board_wake_it_and_all_waiting_mail_is_read(
 
 @pytest.mark.parametrize("sender", ["bob", "BOB", "bob@other"])
 def test_mail_of_teammates_here_and_elsewhere_does_not_wake_it(sender: str, tmp_path: Path) -> None:
-    life = life_of(tmp_path)
-    talk(life)
-    conversation = life.conversation()
-    hold = MailHold("alice", MOST, conversation, life.mailbox, Roster(life.paths))
+    roster = Roster(life_of(tmp_path).paths)
     message = Message(sender=sender, to="alice", content="thanks")
-    assert hold.is_idle_talk([message])
-    assert not hold.is_idle_talk([message, replace(message, sender="lead")])
+    assert is_idle_talk([message], roster)
+    assert not is_idle_talk([message, replace(message, sender="lead")], roster)
 
 
 def test_one_wake_of_work_resets_the_count(tmp_path: Path) -> None:
