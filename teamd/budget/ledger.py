@@ -95,9 +95,8 @@ class Ledger:
         """
         with self._locked() as fd:
             if terms.encode() != self._accounts.terms.encode():
-                self._add(fd, {"record": "terms", **terms.encode()}, durable=True)
-            else:
-                self._sync(fd)
+                self._add(fd, {"record": "terms", **terms.encode()})
+            self._sync(fd)
 
     def reserve(
         self,
@@ -118,14 +117,14 @@ class Ledger:
         """
         with self._locked() as fd:
             self._settle_owed(fd)
-            wanted = self._dated(price(wanted, self._accounts.terms))
+            wanted = replace(price(wanted, self._accounts.terms), day=self._day())
             # A reservation counts the same before and after it is settled in full. So dead
             # processes are searched only if the call does not fit.
             refusal = self._accounts.refusal(wanted)
             if refusal is not None and self._bury(fd):
                 refusal = self._accounts.refusal(wanted)
             if refusal is None:
-                self._add(fd, {"record": "reserve", **wanted.encode()}, durable=False)
+                self._add(fd, {"record": "reserve", **wanted.encode()})
                 # Sync before the call: after a power cut, an unsynced use would be spent again.
                 # Without a limit the record is only for `usage`, and the call does not wait.
                 if self._accounts.terms.bound(wanted):
@@ -187,7 +186,7 @@ class Ledger:
             left = _lasting(self._accounts.with_raised(raises).refusals(wanted))
             if left:
                 return [], next(one for one in standing if one.key == left[0].key)
-            self._add_all(fd, ({"record": "raised", **one.encode()} for one in raises))
+            self._add(fd, *({"record": "raised", **one.encode()} for one in raises))
             self._sync(fd)  # if it were lost, the person would have to raise the limit again
             return raises, None
 
@@ -195,7 +194,7 @@ class Ledger:
         """Let a teammate whose call was refused try again."""
         with self._locked() as fd:
             if name in self._accounts.refused:
-                self._add(fd, {"record": "resumed", "teammate": name}, durable=False)
+                self._add(fd, {"record": "resumed", "teammate": name})
 
     def is_refused(self, name: str) -> bool:
         """Return whether a teammate's last call was refused and no person has resumed it since.
@@ -214,17 +213,14 @@ class Ledger:
         last = self._accounts.refused.get(name)
         if last is None:
             return None, []
-        wanted = self._dated(price(last, self._accounts.terms))
+        wanted = replace(price(last, self._accounts.terms), day=self._day())
         return wanted, _lasting(self._accounts.refusals(wanted))
 
     def _refuse(self, fd: int, wanted: Reservation) -> None:
         last = self._accounts.refused.get(wanted.teammate)
         known = last and (last.model, last.tokens, last.day)
         if known != (wanted.model, wanted.tokens, wanted.day):
-            self._add(fd, {"record": "refused", **wanted.encode()}, durable=False)
-
-    def _dated(self, wanted: Reservation) -> Reservation:
-        return replace(wanted, day=self._day())
+            self._add(fd, {"record": "refused", **wanted.encode()})
 
     def _day(self) -> str:
         """Return the local day, but never a day before the oldest day that is kept.
@@ -251,7 +247,7 @@ class Ledger:
 
     def _settle(self, fd: int, reservation: Reservation, account: Account) -> None:
         record = {"record": "settle", "id": reservation.id, **account.encode()}
-        self._add(fd, record, durable=False)
+        self._add(fd, record)
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
@@ -277,12 +273,8 @@ class Ledger:
         if len(self._head) < _HEAD_BYTES:
             self._head = os.pread(fd, min(_HEAD_BYTES, self._offset), 0)
 
-    def _add(self, fd: int, record: dict[str, Any], *, durable: bool) -> None:
-        self._add_all(fd, [record])
-        if durable:
-            self._sync(fd)
-
-    def _add_all(self, fd: int, records: Iterable[dict[str, Any]]) -> None:
+    def _add(self, fd: int, *records: dict[str, Any]) -> None:
+        """Add records, without a sync."""
         now = time.time()
         files.write_at_end(fd, b"".join(encode({**record, "time": now}) for record in records))
         self._catch_up(fd)  # applied as other processes read it
