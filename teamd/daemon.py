@@ -52,9 +52,21 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     )
 
     def run(start: ChildStart) -> int:
-        return teammate.live(
-            start.name, start.bell, start.slots, start.heartbeat, hibernates=start.hibernates
+        from teamd.agent import child  # noqa: PLC0415 -- see `load`
+
+        return child.live(
+            teammate,
+            start.name,
+            start.bell,
+            start.slots,
+            start.heartbeat,
+            hibernates=start.hibernates,
         )
+
+    def try_first_steps(bell: int) -> None:
+        from teamd.agent import child  # noqa: PLC0415 -- see `load`
+
+        child.try_first_steps(teammate, bell)
 
     def load() -> None:
         from teamd.checks import checker, merger  # noqa: F401, PLC0415 -- for `check` and `merge`
@@ -89,7 +101,7 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         check=check,
         merge=merge,
         post=post,
-        try_first_steps=teammate.try_first_steps,
+        try_first_steps=try_first_steps,
     )
 
 

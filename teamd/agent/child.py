@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from teamd.agent.build import build_loop, reason_to_wake
 from teamd.agent.call_slots import CallSlots
 from teamd.agent.environment import Environment
 from teamd.agent.model_calls import TeammateModel
+from teamd.agent.process import TeammateProcess
 from teamd.agent.wakeup import HeartbeatSender, SupervisorGone, Wakeup, hibernate
-from teamd.budget.ledger import Ledger
 from teamd.copies import record as copies
 from teamd.copies.clone import settle
 from teamd.copies.record import Copy
@@ -23,32 +22,16 @@ from teamd.files.locks import InstanceLock
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import SLOW_SECONDS
 from teamd.journal import Journal, LoggedEvent
-from teamd.masking import Mask
 from teamd.messages import TEAMD
 from teamd.sandbox.build import check_workspace
-from teamd.sandbox.probe import Probe
-from teamd.settings import Settings
 from teamd.team.child_exit import explain_exit
 from teamd.team.heartbeat import Heartbeat
 from teamd.team.roster import Roster
 from teamd.team.states import ChildExit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TeammateDeps:
-    """What all teammates have in common, see `TeammateProcess` and `Environment`."""
-
-    paths: TeamPaths
-    settings: Settings
-    granted_bytes: Callable[[], int]
-    beat_seconds: float
-    probe: Probe
-    mask: Mask
-    ledger: Ledger
-
-
 def live(
-    common: TeammateDeps,
+    common: TeammateProcess,
     name: str,
     bell: int,
     slots: int,
@@ -93,14 +76,14 @@ def live(
         journal.close()
 
 
-def try_first_steps(common: TeammateDeps, bell: int) -> None:
+def try_first_steps(common: TeammateProcess, bell: int) -> None:
     """Build a teammate as the first one will be built, and leave nothing of it.
 
     It has the name of the supervisor, which no teammate can have. What this raises would end the
     process of every teammate as it begins.
     """
-    settings, paths = common.settings, common.paths
-    check_workspace(settings)
+    paths = common.paths
+    check_workspace(common.settings())
     pulse = HeartbeatSender(Heartbeat(), every_seconds=common.beat_seconds)
     wakeup = Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS)
     journal = Journal(paths.log(TEAMD), TEAMD, common.mask)
@@ -110,7 +93,7 @@ def try_first_steps(common: TeammateDeps, bell: int) -> None:
 
 
 def _environment(
-    common: TeammateDeps,
+    common: TeammateProcess,
     name: str,
     journal: Journal,
     wakeup: Wakeup,
@@ -135,19 +118,19 @@ def _environment(
 
 
 def _environment_of(
-    common: TeammateDeps, name: str, journal: Journal, wakeup: Wakeup, slots: CallSlots
+    common: TeammateProcess, name: str, journal: Journal, wakeup: Wakeup, slots: CallSlots
 ) -> Environment:
     """Return the environment of a teammate that works in the shared folder."""
     return Environment(
         name=name,
         paths=common.paths,
-        settings=common.settings,
+        settings=common.settings(),
         journal=journal,
         wakeup=wakeup,
         slots=slots,
         check=lambda: None,
         granted_bytes=common.granted_bytes,
-        probe=common.probe,
+        probe=common.probe_sandbox(),
         mask=common.mask,
         ledger=common.ledger,
         roster=Roster(common.paths),

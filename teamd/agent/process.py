@@ -16,11 +16,9 @@ from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
 from teamd.model_server import credentials
 from teamd.models.prices import Prices
-from teamd.team.heartbeat import Heartbeat
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:
-    from teamd.agent.child import TeammateDeps
     from teamd.sandbox.probe import Probe
     from teamd.settings import Settings
     from teamd.settings.roles import Role
@@ -35,6 +33,7 @@ class TeammateProcess:
         granted_bytes: returns how long a message may be by the settings that senders read now.
         beat_seconds: the time between two heartbeats of a teammate that works.
         mask: knows the secrets that the supervisor was given.
+        ledger: read before the first fork.
     """
 
     paths: TeamPaths
@@ -42,14 +41,14 @@ class TeammateProcess:
     granted_bytes: Callable[[], int]
     beat_seconds: float
     mask: Mask
-    _ledger: Ledger = field(init=False)
+    ledger: Ledger = field(init=False)
     _probe: Probe | None = field(default=None, init=False)
     _cleared: bool = field(default=False, init=False)
     _loaded: bool = field(default=False, init=False)
     _sdk_loaded: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        self._ledger = Ledger(self.paths.ledger)
+        self.ledger = Ledger(self.paths.ledger)
 
     def probe_sandbox(self) -> Probe:
         """Return whether this machine can make a sandbox, tried once if one is wanted."""
@@ -109,7 +108,7 @@ class TeammateProcess:
 
         tools.warm_up()
         with suppress(StoreError):  # the first model call reports it
-            self._ledger.prepare()
+            self.ledger.prepare()
         if wants_sdk:
             from teamd.models import claude  # noqa: PLC0415 -- loads the SDK
 
@@ -138,31 +137,3 @@ class TeammateProcess:
         from teamd.agent.build import find_role  # noqa: PLC0415 -- see `load`
 
         return find_role(self.paths, self.settings().team.workspace, role)
-
-    def live(
-        self, name: str, bell: int, slots: int, heartbeat: Heartbeat, *, hibernates: bool
-    ) -> int:
-        """Be that teammate; return the exit code. See `child.live`."""
-        from teamd.agent import child  # noqa: PLC0415 -- see `load`
-
-        common = self._common()
-        return child.live(common, name, bell, slots, heartbeat, hibernates=hibernates)
-
-    def try_first_steps(self, bell: int) -> None:
-        """Do a teammate's first steps without being one. See `child.try_first_steps`."""
-        from teamd.agent import child  # noqa: PLC0415 -- see `load`
-
-        child.try_first_steps(self._common(), bell)
-
-    def _common(self) -> TeammateDeps:
-        from teamd.agent import child  # noqa: PLC0415 -- see `load`
-
-        return child.TeammateDeps(
-            paths=self.paths,
-            settings=self.settings(),
-            granted_bytes=self.granted_bytes,
-            beat_seconds=self.beat_seconds,
-            probe=self.probe_sandbox(),
-            mask=self.mask,
-            ledger=self._ledger,
-        )

@@ -32,13 +32,14 @@ print("went on")
 LIVES = """
 import sys
 from pathlib import Path
+from teamd.agent import child
 from teamd.agent.process import TeammateProcess
 from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
 from teamd.settings import Settings
 from teamd.team.heartbeat import Heartbeat
 teammate = TeammateProcess(TeamPaths(Path(sys.argv[1])), Settings, lambda: 0, 60, Mask("sk-12345"))
-print(teammate.live("ann", -1, -1, Heartbeat(), hibernates=False))
+print(child.live(teammate, "ann", -1, -1, Heartbeat(), hibernates=False))
 """
 
 
