@@ -25,12 +25,18 @@ _END: Final = (b"]}", b"")
 
 @dataclass(frozen=True, kw_only=True)
 class Team:
-    """The content of `config.json`; `sandbox` describes the sandbox of commands, in a line."""
+    """The content of `config.json`.
+
+    Attributes:
+        sandbox: describes the sandbox of commands, in a line.
+        format: of the file that was read; 0 for one from the lessons.
+    """
 
     name: str = "default"
     members: tuple[Member, ...] = ()
     sandbox: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
+    format: int = field(default=FORMAT, compare=False)
 
     @property
     def person(self) -> str:
@@ -90,15 +96,6 @@ class Team:
         for place, member in enumerate(self.members):
             places.setdefault(member.name.lower(), place)
         return places
-
-
-def format_of(content: bytes) -> int:
-    """Return the format number of a roster file; 0 for one from the lessons.
-
-    Raises:
-        ValueError, AttributeError, TypeError: the file is damaged.
-    """
-    return int(json.loads(content).get("format", 0))
 
 
 _DAMAGED: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
@@ -167,10 +164,11 @@ class Roster:
         with locks.locked(self._paths.config_lock):
             before = files.read(self._paths.config)
             old = Team() if before is None else self._decode(before)
-            if before is not None and (older := format_of(before)) < FORMAT:
-                files.replace(self._paths.config.with_suffix(f".format-{older}.json"), before)
+            if before is not None and old.format < FORMAT:
+                files.replace(self._paths.config.with_suffix(f".format-{old.format}.json"), before)
             new = change(old)
             if before is None or new != old:
+                new = new if new.format == FORMAT else replace(new, format=FORMAT)
                 content = new.encode()
                 files.replace(self._paths.config, content)
                 self._known = content, new
@@ -201,7 +199,7 @@ class Roster:
     def _parse(self, content: bytes) -> Team:
         document = json.loads(content)
         # First, since a newer format may change the other keys.
-        self._check_format(document.pop("format", 0))
+        self._check_format(found := document.pop("format", 0))
         name = document.pop("team_name", "default")
         sandbox = str(document.pop("sandbox", ""))
         if "members" not in document:
@@ -209,7 +207,8 @@ class Roster:
         members = tuple(Member.decode(one, team=name) for one in document.pop("members"))
         if len({member.name.lower() for member in members}) < len(members):
             raise ValueError("two members have one name")
-        return Team(name=name, members=members, sandbox=sandbox, extra=MappingProxyType(document))
+        extra = MappingProxyType(document)
+        return Team(name=name, members=members, sandbox=sandbox, extra=extra, format=found)
 
     def _check_format(self, found: object) -> None:
         if not isinstance(found, int) or found > FORMAT:
