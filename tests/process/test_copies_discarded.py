@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,32 @@ def test_files_written_during_a_discard_are_still_there_or_kept(
     for ref in refs:
         there |= {*git(paths.home, "ls-tree", "--name-only", ref).split()}
     assert set(written) <= there
+
+
+def test_work_that_comes_after_the_look_for_work_is_not_discarded_without_force(
+    paths: TeamPaths, copy: Copy
+) -> None:
+    late, ended = copy.folder / "late.txt", threading.Event()
+
+    def write() -> None:
+        """Write once the second sandbox is made: the first one looks for work."""
+        made = set[Path]()
+        while len(made) < 2 and not ended.is_set():
+            made.update(paths.work.glob(".scratch-*"))
+        late.write_text("work\n")
+
+    for _ in range(3):
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            with suppress(TeamError):
+                assert discard(paths, "alice").kept == ""
+        finally:
+            ended.set()
+            writer.join()
+        assert late.read_text() == "work\n"
+        late.unlink()
+        ended.clear()
 
 
 @pytest.mark.parametrize("place", [".gitignore", "sub/.gitattributes", ".git/HEAD", ".git/index"])

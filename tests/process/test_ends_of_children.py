@@ -113,6 +113,17 @@ def test_a_teammate_that_agrees_to_end_and_then_hangs_is_ended_at_the_deadline(
     assert not shutdowns.pending("ann")
 
 
+def test_a_report_is_believed_only_from_the_process_that_runs(world: World) -> None:
+    """A late report of an earlier process may name the same pid, after a reboot for example."""
+    world.start("ann")
+    ann = world.children.process("ann")
+    assert ann is not None
+    assert world.children.believes("ann", ann.pid, ann.started)
+    assert not world.children.believes("ann", ann.pid, ann.started - 1)
+    assert not world.children.believes("ann", ann.pid + 1, ann.started)
+    assert not world.children.believes("bob", ann.pid, ann.started)
+
+
 def test_no_process_keeps_the_bell_of_another_one(world: World) -> None:
     """A teammate would not notice that teamd was killed while a sibling has that end open."""
     world.start("ann")

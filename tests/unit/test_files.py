@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -197,6 +197,20 @@ def test_a_system_error_becomes_a_sentence_that_names_the_file(
         raise OSError(number, os.strerror(number))
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_confirm_is_asked_at_the_last_moment_when_all_is_written(path: Path) -> None:
+    """A version that is compared before a long write may be another one after it."""
+    done: list[str] = []
+
+    def parts() -> Iterator[bytes]:
+        for part in (b"new ", b"content"):
+            yield part
+            done.append("written")
+
+    files.replace_by_parts(path, parts(), confirm=lambda: done.append("confirmed"))
+    assert done == ["written", "written", "confirmed"]
+    assert path.read_bytes() == b"new content"
 
 
 def test_a_file_is_not_replaced_if_confirm_raises(tmp_path: Path) -> None:

@@ -45,3 +45,13 @@ def test_each_limit_is_named_with_its_remedy(
 )
 def test_other_errors_are_not_taken_for_a_limit(error: Exception) -> None:
     assert explain_limit(error) is None
+
+
+def test_a_full_disk_is_blamed_on_the_output_only_where_no_file_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/var/x")
+    assert _explain(error, "teamctl", TeamOptions(done="it is sent")) == 1
+    said = capsys.readouterr().err
+    assert "/var/x" in said
+    assert "output" not in said

@@ -238,6 +238,14 @@ def test_a_grant_allows_nothing_wider() -> None:
     assert then([ASK_PUSH], "eval x ", whole) == "ask"
 
 
+def test_a_command_that_may_break_another_rule_is_granted_only_as_it_is() -> None:
+    """The next one that begins alike may push."""
+    call = Call(tool="bash", teammate="alice", command="make git push")
+    asked = judge([DENY_PUSH, rule("make", "ask")], call)
+    assert asked.then is Decision.ASK
+    assert asked.grants == (Grant(tool="bash", text="make git push"),)
+
+
 def test_a_file_or_a_whole_tool_can_be_granted() -> None:
     rules = [rule(None, "ask", tool="*")]
     write = Call(tool="write_file", teammate="alice", path="docs/a")

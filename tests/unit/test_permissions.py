@@ -14,6 +14,7 @@ import pytest
 from teamd.agent.conversation.prompts import BROKEN_OFF_CALL, INTERRUPTED_CALL, SHUT_DOWN_CALL
 from teamd.agent.permissions import Permissions
 from teamd.approvals.approval import AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict
+from teamd.errors import StoreError
 from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
@@ -344,7 +345,7 @@ def ours(tmp_path: Path) -> Iterator[Make]:
     (workspace / "out").symlink_to(tmp_path)
     journal = Journal(life.paths.log("alice"), "alice")
 
-    def make(*rules: Permission) -> Permissions:
+    def make(*rules: Permission, settle: Callable[[], None] = lambda: None) -> Permissions:
         return Permissions(
             name="alice",
             rules=rules,
@@ -355,6 +356,7 @@ def ours(tmp_path: Path) -> Iterator[Make]:
             paths=life.paths,
             journal=journal,
             person=life.post.person,
+            settle=settle,
         )
 
     yield make
@@ -465,3 +467,15 @@ def test_a_plan_reviewer_cannot_answer_a_permission(tmp_path: Path) -> None:
 def test_an_argument_cannot_imitate_a_line_of_the_request(tmp_path: Path) -> None:
     life = asking(tmp_path, use(("do", {"word": "a\nbecause of nothing"})), say("."))
     assert "\n    because of nothing\n" in killed_while_waiting(life).content
+
+
+def test_nobody_is_asked_about_a_call_that_a_power_cut_may_take_back(ours: Make) -> None:
+    """The next process would make another call, and the answer would be to one that never was."""
+
+    def fail() -> None:
+        raise StoreError("the disk failed")
+
+    permissions = ours(Permission(tool="*", then="ask"), settle=fail)
+    with pytest.raises(StoreError, match="the disk failed"):
+        permissions.check("write_file", writes("docs/a"), "key")
+    assert permissions.approvals.all() == []

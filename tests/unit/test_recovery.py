@@ -133,6 +133,18 @@ def test_a_ledger_is_recounted_from_the_conversations(paths: TeamPaths, content:
     assert Ledger(paths.ledger).read().used["bob"] == used
 
 
+def test_a_subagent_counts_for_the_teammate_with_the_longest_fitting_name(paths: TeamPaths) -> None:
+    """A file's name begins with that of its teammate, and that may begin with another one."""
+    for name in ("bob", "bob-2"):
+        Transcript(paths.transcript(name)).append(Replied(model="known", usage=USAGE))
+    paths.subagents.mkdir()
+    Transcript(paths.subagents / "bob-2-key.jsonl").append(Replied(model="known", usage=USAGE))
+    paths.ledger.write_bytes(b"damaged")
+    assert repaired(paths) == ["ledger.jsonl"]
+    used = Ledger(paths.ledger).read().used
+    assert {name: account.calls for name, account in used.items()} == {"bob": 1, "bob-2": 2}
+
+
 def test_an_empty_ledger_of_a_team_without_conversations_is_not_damage(paths: TeamPaths) -> None:
     """The file is created a moment before its first line is written."""
     paths.ledger.write_bytes(b"")
