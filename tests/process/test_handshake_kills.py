@@ -92,7 +92,7 @@ class Round:
         project.do("teamctl", "spawn", name, "clerk", "Go.")
         wait_until((project.folder / f"busy-{name}").exists, what="it works")
         quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.teamctl = project.begin("teamctl", "shutdown", name, "--timeout", "8", **quiet)
+        self.teamctl = project.begin("teamctl", "shutdown", name, "--timeout", "5", **quiet)
         wait_until(lambda: self.question().get("sent"), what="it is asked")
         if self.step == "asked":
             self.kill()

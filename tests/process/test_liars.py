@@ -48,7 +48,7 @@ assert open(f"work/{number}").read() == json.load(open("tests/expected.json"))[n
 SETTINGS: Final = """\
 check = "test -d work"
 protect = ["tests/**"]
-check_seconds = 20
+check_seconds = 10
 """
 
 
