@@ -90,9 +90,12 @@ def _has_no_slow_test(path: Path, config: pytest.Config) -> bool:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Return two per core, since most tests wait; with more, tests with deadlines would fail."""
-    return 2 * (os.cpu_count() or 1)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return two per core, since most tests wait; with more, tests with deadlines would fail.
+
+    Slow tests wait still more, and longer.
+    """
+    return (3 if config.option.markexpr == _SLOW else 2) * (os.cpu_count() or 1)
 
 
 @pytest.hookimpl(trylast=True)
