@@ -40,7 +40,7 @@ class ControlInbox:
     _given: dict[str, ControlReply] = field(default_factory=dict)
     _owed: dict[str, ControlReply] = field(default_factory=dict)
     _publish_again: Deadline = field(default_factory=lambda: Deadline.after(0.0))
-    _failures: dict[str, str] = field(default_factory=dict)  # of the last `publish`, as logged
+    _failures: dict[str, str] = field(default_factory=dict)  # that last, as logged
     _more: bool = False
 
     @property
@@ -106,37 +106,43 @@ class ControlInbox:
     def publish(self, *, last: bool = False) -> None:
         """Write the changes of the roster, then the replies that are owed; then release tasks.
 
-        The roster comes first: whoever reads a reply finds the roster as the reply says. After a
-        failure the next try comes a second later, but the last one at once.
+        The roster comes first: whoever reads a reply finds the roster as the reply says. Refusals
+        do not wait for it. After a failure the next try comes a second later, the last one at once.
         """
-        if self._publish_again.left > 0 and not last:
-            return
         roster, failures = self.context.roster, dict[str, StoreError]()
-        try:
-            roster.publish()
-        except StoreError as error:
-            failures["roster not written"] = error
-        for request_id, given in list(self._owed.items()):
-            if failures and given.exit_code is not ExitCode.REFUSED:
-                continue
+        waits = self._publish_again.left > 0 and not last
+        if not waits:
             try:
-                control.reply(self.context.settings.paths, request_id, given)
+                roster.publish()
             except StoreError as error:
-                failures["answer not written"] = error
-            else:
-                del self._owed[request_id]
-        self._note_failures(failures)
+                failures["roster not written"] = error
+        for request_id, given in list(self._owed.items()):
+            if given.exit_code is ExitCode.REFUSED or not (waits or failures):
+                self._write_reply(request_id, given, failures)
+        if failures:
+            self._note_failures(failures)
+        elif not waits:
+            self._failures = {}
         if not roster.behind:
             self.tasks.release(roster.team)
 
+    def _write_reply(
+        self, request_id: str, given: ControlReply, failures: dict[str, StoreError]
+    ) -> None:
+        try:
+            control.reply(self.context.settings.paths, request_id, given)
+        except StoreError as error:
+            failures["answer not written"] = error
+        else:
+            del self._owed[request_id]
+
     def _note_failures(self, failures: dict[str, StoreError]) -> None:
         """Log new failures; one that lasts, such as a full disk, is logged once."""
+        self._publish_again = Deadline.after(_RETRY_SECONDS)
         for event, error in failures.items():
             if self._failures.get(event) != str(error):
                 self.context.journal.error(event, error)
-        self._failures = {event: str(error) for event, error in failures.items()}
-        if failures:
-            self._publish_again = Deadline.after(_RETRY_SECONDS)
+                self._failures[event] = str(error)
 
     def _read(self, message: Message) -> ControlRequest | None:
         try:

@@ -115,6 +115,8 @@ class Checkers(Pool[CheckWorker]):
     def look(self) -> float:
         if self._next_look.left <= 0:
             self._read_board()
+        if not self._workers:
+            return max(0.0, self._next_look.left)
         for worker in self._workers:
             if worker.claim not in self._claims.values():
                 worker.kill_within(LEAVE_SECONDS)

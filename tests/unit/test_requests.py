@@ -360,6 +360,6 @@ def test_a_reply_waits_for_the_roster_but_a_refusal_does_not(
     assert collected(inbox, refused).exit_code == ExitCode.REFUSED
     assert not (paths.replies / f"{done.id}.json").exists()
     paths.config.rmdir()
-    inbox.publish()
+    inbox.publish(last=True)
     assert collected(inbox, done).exit_code == ExitCode.DONE
     assert Roster(paths).read().get("ann").status is Status.SHUTDOWN
