@@ -186,8 +186,7 @@ class Delivery:
                 self.env.permissions.withdraw()
         new_task = self.env.plans.is_new_task(one for one in messages if not one.wordless)
         idle_talk = is_idle_talk(messages, self.env.roster)
-        facts = {"taken": taken, "new_task": new_task, "idle_talk": idle_talk}
-        self.env.conversation.deliver(messages, **facts)
+        self.env.conversation.deliver(messages, taken=taken, new_task=new_task, idle_talk=idle_talk)
         if new_task:
             self.env.plans.withdraw()
         self.env.shutdown.close_old_requests()

@@ -198,8 +198,12 @@ class Roster:
 
     def _parse(self, content: bytes) -> Team:
         document = json.loads(content)
-        # First, since a newer format may change the other keys.
-        self._check_format(found := document.pop("format", 0))
+        found = document.pop("format", 0)  # first: a newer format may change the other keys
+        if not isinstance(found, int) or found > FORMAT:
+            raise StoreError(
+                f"{self._paths.config} has format {found}, this teamd knows up to {FORMAT}; "
+                "use a newer teamd"
+            )
         name = document.pop("team_name", "default")
         sandbox = str(document.pop("sandbox", ""))
         if "members" not in document:
@@ -209,10 +213,3 @@ class Roster:
             raise ValueError("two members have one name")
         extra = MappingProxyType(document)
         return Team(name=name, members=members, sandbox=sandbox, extra=extra, format=found)
-
-    def _check_format(self, found: object) -> None:
-        if not isinstance(found, int) or found > FORMAT:
-            raise StoreError(
-                f"{self._paths.config} has format {found}, this teamd knows up to {FORMAT}; "
-                "use a newer teamd"
-            )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass, field, fields
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from teamd.transcript.records import KINDS, Checkpoint, Record, Unknown
 _UNDATED: Final = -1.0  # no moment
 _CHECKPOINT: Final = b'{"record": "%s"' % Checkpoint.kind.encode()
 _BY_NAME: Final = {kind.kind: kind for kind in KINDS}
+_FIELDS: Final = {kind: {one.name for one in fields(kind)} for kind in (*KINDS, Usage)}
 
 
 @dataclass(slots=True)
@@ -162,12 +162,7 @@ def message_in(value: object) -> Message | None:
 
 
 def _known(kind: Any, found: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name in _names_of(kind)}
-
-
-@cache
-def _names_of(kind: Any) -> frozenset[str]:
-    return frozenset(one.name for one in fields(kind))
+    return {name: value for name, value in found.items() if name in _FIELDS[kind]}
 
 
 def _text(value: object, otherwise: str = "") -> str:
