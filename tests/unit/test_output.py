@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamctl.render.output import MailFormat, count, duration, plain, show_message, show_messages
+from teamctl.render.output import (
+    MailFormat,
+    cost,
+    count,
+    duration,
+    plain,
+    show_message,
+    show_messages,
+)
+from teamd.budget.account import Account
 from teamd.messages import Message
 
 
@@ -29,6 +39,17 @@ def test_a_duration_is_shown_in_its_two_largest_units(seconds: float, shown: str
 )  # fmt: skip
 def test_a_count_is_shown_in_few_characters(number: float, shown: str) -> None:
     assert count(number) == shown
+
+
+@pytest.mark.parametrize(
+    ("usd", "unpriced", "shown"),
+    [("0", 0, "$0.00"), ("12.3", 0, "$12.30"), ("0.0042", 0, "$0.0042"), ("0", 1, "?"),
+     ("1", 1, ">$1.00")],
+)  # fmt: skip
+def test_a_cost_says_where_it_is_unknown_in_whole_or_in_part(
+    usd: str, unpriced: int, shown: str
+) -> None:
+    assert cost(Account(calls=2, usd=Decimal(usd), unpriced_calls=unpriced)) == shown
 
 
 @given(st.text())

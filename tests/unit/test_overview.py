@@ -189,6 +189,14 @@ def test_a_requested_pause_is_shown_in_its_own_words(paths: TeamPaths) -> None:
     assert look(paths).notices[0].lines == [f"ann is {why}"]
 
 
+def test_a_command_that_a_reason_names_is_not_named_twice(paths: TeamPaths) -> None:
+    why = "the key was refused; give another one, then `teamd restart`"
+    add(paths, "ann", Status.PAUSED, reason=why, remedy="teamd restart")
+    told = look(paths).notices[0]
+    assert told.lines == [f"ann is paused: {why}"]
+    assert told.command == "teamd restart"
+
+
 def test_unread_mail_of_the_person_is_a_notice(paths: TeamPaths) -> None:
     post = MailRouter(paths, durable=False, max_bytes=1000)
     for text in ("one", "two"):
