@@ -17,6 +17,7 @@ from typing import Final
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 from teamd.files.paths import STATE_VARIABLE
 from tests.e2e.harness import Project, opened
@@ -30,6 +31,13 @@ _SLOW: Final = "slow and not long"  # the markers that `.ci/run` selects after t
 _LONGEST_FIRST: Final = ("process", "e2e", "unit")
 _WORKERS: Final = "PYTEST_XDIST_WORKER_COUNT"
 _MOST_LOGGED: Final = 30
+# Run by one worker, since loading the SDK takes 3 seconds.
+_WITH_SDK: Final = frozenset(
+    f"tests/process/test_{name}.py"
+    for name in (
+        "claude", "claude_failures", "connections", "model_pages", "odd_replies", "strict_server",
+    )
+)  # fmt: skip
 _TOOLS: Final = ("strace", "faketime", "tmux")  # each has a marker
 # A PATH folder under one of these adds up to ten mounts to every sandbox, and no test needs it.
 _VERSION_MANAGERS: Final = frozenset({".cargo", ".pyenv", ".rbenv", ".asdf"})
@@ -96,6 +104,19 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     Slow tests wait still more, and longer.
     """
     return (3 if config.option.markexpr == _SLOW else 2) * (os.cpu_count() or 1)
+
+
+class _Scheduling(LoadFileScheduling):
+    """Each worker gets whole files; one worker gets all files that load the SDK."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = super()._split_scope(nodeid)
+        return "SDK" if path in _WITH_SDK else path
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> _Scheduling:
+    return _Scheduling(config)
 
 
 @pytest.hookimpl(trylast=True)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,7 +18,6 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.masking import MASK, Mask
 from teamd.messages import Message
 from teamd.models import Ask, Reply
-from teamd.models.claude import Claude
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Opened
@@ -26,6 +25,9 @@ from tests.strict.cache import BREAKPOINTS, reckon
 from tests.strict.faults import Status
 from tests.strict.replies import Answer, decline, say, tool_calls, use
 from tests.strict.server import StrictServer, by_name
+
+if TYPE_CHECKING:  # loading the SDK takes longer than importing all test files
+    from teamd.models.claude import Claude
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester."

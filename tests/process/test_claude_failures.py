@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from teamd.budget.ledger import Ledger
 from teamd.models import Ask, Model, ModelError, Reply, RetryPolicy, TransientError, UnusableError
-from teamd.models.claude import Claude
 from tests.strict.faults import (
     MISSHAPEN,
     Cut,
@@ -36,6 +35,9 @@ from tests.strict.replies import say, tool_calls, use
 from tests.strict.server import StrictServer, by_name
 from tests.unit.life import calls_to
 from tests.waiting import until
+
+if TYPE_CHECKING:  # loading the SDK takes longer than importing all test files
+    from teamd.models.claude import Claude
 
 ASK = Ask(
     model="claude-sonnet-5-5",

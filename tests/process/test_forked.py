@@ -19,12 +19,8 @@ from tests.shells import links
 from tests.waiting import wait_until
 
 CALLS = {
-    "no team": ("teamctl", "team"),
-    "wrong usage": ("teamctl", "send"),
     "no such command": ("teamctl", "sned", "ann", "x"),
-    "help": ("teamctl", "--help"),
     "version": ("teamd", "--version"),
-    "status": ("teamd", "status", "--json"),
     "reading": ("teamctl", "spawn", "ann", "clerk", "-", "--no-start"),
 }
 

@@ -7,15 +7,17 @@ import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import anthropic
 import pytest
 
 from tests.strict.asked import Model
 from tests.strict.faults import Cut, ErrorEvent, Malformed, Reset
 from tests.strict.replies import Answer, say, use
 from tests.strict.server import Asked, StrictServer, by_name
+
+if TYPE_CHECKING:  # loading the SDK takes longer than importing all test files
+    import anthropic
 
 MODEL = "claude-sonnet-5-5"
 SYSTEM = "You are 'alice', role: tester. You test."

@@ -149,7 +149,7 @@ def test_the_latest_results_are_not_cleared(worked: tuple[Life, Tight]) -> None:
 
 
 def test_mail_that_arrives_during_a_summary_is_delivered_once_after_it(tmp_path: Path) -> None:
-    plain = steps(40)
+    plain = steps(24)
 
     def answer(ask: Ask) -> Answer:
         if demands(ask) and len(model.summaries) == 1:
@@ -157,7 +157,7 @@ def test_mail_that_arrives_during_a_summary_is_delivered_once_after_it(tmp_path:
         return plain(ask)
 
     life, model = tight(tmp_path, answer)
-    life.send("Do 40 steps.")
+    life.send("Do 24 steps.")
     lives(life)
     number = next(n for n, ask in enumerate(model.asked) if demands(ask))
     assert "<summary>" in first_text(model.asked[number + 1])
@@ -166,29 +166,29 @@ def test_mail_that_arrives_during_a_summary_is_delivered_once_after_it(tmp_path:
 
 
 def test_mail_from_before_a_summary_is_not_delivered_again(tmp_path: Path) -> None:
-    life, model = tight(tmp_path, steps(40))
-    life.send("Do 40 steps.", id="1")
+    life, model = tight(tmp_path, steps(24))
+    life.send("Do 24 steps.", id="1")
     lives(life)
     assert records(life, "summary")
     asked = len(model.asked)
-    life.send("Do 40 steps.", id="1")
+    life.send("Do 24 steps.", id="1")
     life.send("Thanks.", id="2")
     lives(life)
     assert len(model.asked) == asked + 1
-    assert words(model.asked[-1]).count("Do 40 steps.") == 1
+    assert words(model.asked[-1]).count("Do 24 steps.") == 1
 
 
 def test_finished_mail_is_not_restated(tmp_path: Path) -> None:
     """A teammate that reads an old task again word for word does it again."""
-    life, model = tight(tmp_path, steps(40))
+    life, model = tight(tmp_path, steps(24))
     life.send("An old task.")
     life.model = Tight(lambda _: say("Done."), context_tokens=CONTEXT, judge=life.judge)
     lives(life)
     life.model = model
-    life.send("Do 40 steps.")
+    life.send("Do 24 steps.")
     lives(life)
     (restated,) = {str(record["restated"]) for record in records(life, "summary")}
-    assert "Do 40 steps." in restated
+    assert "Do 24 steps." in restated
     assert "An old task." not in restated
 
 
@@ -197,16 +197,16 @@ def test_without_a_summary_the_conversation_continues_with_the_known_facts(
     tmp_path: Path, vain: Answer
 ) -> None:
     """A call in its place is not run, and the model is not asked endlessly."""
-    plain = steps(40)
+    plain = steps(24)
     life, model = tight(tmp_path, lambda ask: vain if demands(ask) else plain(ask), calls=100)
-    life.send("Do 40 steps.")
+    life.send("Do 24 steps.")
     lives(life)
     assert "x" not in life.do.done
     assert len(model.summaries) == 2 * len(records(life, "summary")) > 0
     assert model.refused == []
     after = next(ask for ask in model.asked if "<summary>" in first_text(ask))
     assert "You are 'alice'" in first_text(after)
-    assert "Do 40 steps." in first_text(after)
+    assert "Do 24 steps." in first_text(after)
     counted = (life.conversation().turns, life.conversation().input_tokens)
     assert counted == (len(model.asked), sum(map(tokens_of, model.asked)))
 
@@ -217,13 +217,13 @@ def test_a_model_with_a_smaller_context_than_assumed_is_detected(
 ) -> None:
     """In the nearest product, teammates are stuck after a prompt that is too long."""
     life, model = tight(
-        tmp_path, steps(60), tells=tells, room=ModelSettings(context_tokens=200_000)
+        tmp_path, steps(30), tells=tells, room=ModelSettings(context_tokens=200_000)
     )
-    life.send("Do 60 steps.")
+    life.send("Do 30 steps.")
     lives(life)
-    assert life.do.done == [str(number) for number in range(1, 61)]
+    assert life.do.done == [str(number) for number in range(1, 31)]
     assert "paused" not in life.states
-    assert "Do 60 steps." in first_text(model.asked[-1])
+    assert "Do 30 steps." in first_text(model.asked[-1])
     if tells:
         assert len(model.refused) == 1, "what the server told is believed from then on"
 
