@@ -106,11 +106,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return (3 if config.option.markexpr == _SLOW else 2) * (os.cpu_count() or 1)
 
 
-class _Scheduling(LoadFileScheduling):
+class _Scheduling(LoadFileScheduling):  # type: ignore[misc]
     """Each worker gets whole files; one worker gets all files that load the SDK."""
 
     def _split_scope(self, nodeid: str) -> str:
-        path = super()._split_scope(nodeid)
+        path: str = super()._split_scope(nodeid)
         return "SDK" if path in _WITH_SDK else path
 
 

@@ -196,14 +196,6 @@ def test_a_team_toml_that_becomes_invalid_later_does_not_harm_the_team(project: 
                 "socks5://localhost:1080, or unset https_proxy"
             ),
         ),
-        (
-            "SSL_CERT_FILE",
-            "/nowhere/ca.pem",
-            (
-                "teamd: SSL_CERT_FILE names /nowhere/ca.pem, which holds no certificates that can "
-                "be read (No such file or directory); correct it or unset it"
-            ),
-        ),
     ],
 )
 def test_an_environment_that_cannot_reach_a_server_is_refused_at_start(

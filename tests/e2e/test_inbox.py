@@ -82,7 +82,7 @@ def stuck(project: Project) -> subprocess.Popen[str]:
     return reader
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_mail_is_shown_again_after_an_interrupted_display(
     ann: Project, number: signal.Signals
 ) -> None:

@@ -94,8 +94,7 @@ def test_after_a_failed_sync_all_unsynced_records_are_removed_and_later_writes_f
     assert path.read_bytes() == b"old\n"
 
 
-@pytest.mark.parametrize("how", ["append", "append_alone"])
-@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize(("how", "left"), [("append", True), ("append_alone", False)])
 def test_a_file_s_name_is_synced_before_its_first_line(
     tmp_path: Path, how: str, left: bool
 ) -> None:

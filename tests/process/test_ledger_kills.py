@@ -6,21 +6,22 @@ import multiprocessing
 import os
 import random
 import signal
-import subprocess
+import sys
 import time
 from contextlib import ExitStack, closing
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import TextIO
 
 from teamd.budget.account import Account, Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
 from teamd.messages import new_id
 from teamd.process_id import Identity
-from tests.children import child
+from tests.children import ForkedChild, forked
 
-LIMIT = 30_000
+LIMIT = 12_000
 KEPT = 100
 FORKING = multiprocessing.get_context("fork")  # forked processes do not repeat the imports
 
@@ -102,27 +103,27 @@ def test_processes_killed_at_random_never_exceed_the_limit(tmp_path: Path) -> No
     assert path.stat().st_size < 25_000
 
 
-RACER = """
-import sys, time
-from decimal import Decimal
-from pathlib import Path
-from teamd.process_id import Identity
-from teamd.messages import new_id
-from teamd.budget.account import Reservation
-from teamd.budget.ledger import Ledger
+def race(path: Path) -> None:
+    """Try to reserve a call at each time that standard input gives, and print the success."""
+    ledger, me = Ledger(path), Identity.own()
+    for line in sys.stdin:
+        wanted = Reservation(
+            id=new_id(),
+            teammate="alice",
+            process=me,
+            model="m",
+            input_tokens=90,
+            output_tokens=10,
+            usd=Decimal(0),
+        )
+        while time.monotonic() < float(line):
+            pass
+        sys.stdout.write(f"{int(ledger.reserve(wanted) is None)}\n")
+        sys.stdout.flush()
 
-ledger, me = Ledger(Path(sys.argv[1])), Identity.own()
-for line in sys.stdin:
-    wanted = Reservation(
-        id=new_id(), teammate="alice", process=me, model="m",
-        input_tokens=90, output_tokens=10, usd=Decimal(0),
-    )
-    while time.monotonic() < float(line):
-        pass
-    print(int(ledger.reserve(wanted) is None), flush=True)
-"""
+
 RACERS = 4
-ROUNDS = 60
+ROUNDS = 30
 
 
 def test_only_one_of_several_concurrent_calls_gets_the_last_of_the_budget(tmp_path: Path) -> None:
@@ -130,7 +131,7 @@ def test_only_one_of_several_concurrent_calls_gets_the_last_of_the_budget(tmp_pa
     path = tmp_path / "ledger.jsonl"
     ledger = Ledger(path)
     with ExitStack() as stack:
-        racers = [stack.enter_context(child(RACER, path)) for _ in range(RACERS)]
+        racers = [stack.enter_context(forked(partial(race, path))) for _ in range(RACERS)]
         for number in range(1, ROUNDS + 1):
             ledger.agree(Terms(team_tokens=100 * number))
             start = time.monotonic() + 0.005
@@ -139,9 +140,7 @@ def test_only_one_of_several_concurrent_calls_gets_the_last_of_the_budget(tmp_pa
             assert sum(got) == 1, f"round {number}: {got}"
 
 
-def _ask(racer: subprocess.Popen[str], start: float) -> IO[str]:
-    assert racer.stdin is not None
-    assert racer.stdout is not None
+def _ask(racer: ForkedChild, start: float) -> TextIO:
     racer.stdin.write(f"{start}\n")
     racer.stdin.flush()
     return racer.stdout
