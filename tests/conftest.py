@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
+import re
 import shutil
 import sys
 import time
@@ -28,6 +29,8 @@ settings.register_profile("thorough", deadline=None, max_examples=1000)  # --hyp
 settings.load_profile("teamd")
 
 _SLOW: Final = "slow and not long"  # the markers that `.ci/run` selects after the usual tests
+_USUAL: Final = "not long and not slow"
+_ALL_SLOW: Final = re.compile(r"^pytestmark = .*mark\.(slow|long)\b", re.MULTILINE)
 _LONGEST_FIRST: Final = ("process", "e2e", "unit")
 _WORKERS: Final = "PYTEST_XDIST_WORKER_COUNT"
 _MOST_LOGGED: Final = 30
@@ -75,7 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
     names = sorted(
         ".".join(path.relative_to(root).with_suffix("").parts)
         for path in root.glob("tests/*/test_*.py")
-        if not _has_no_slow_test(path, config)
+        if not _has_no_selected_test(path, config)
     )
     first = len(names) * int(worker.removeprefix("gw")) // int(os.environ[_WORKERS])
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(action="error"):
@@ -86,15 +89,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no file in vain: of the files, one in three has slow tests."""
-    return _has_no_slow_test(collection_path, config) or None
+    """Import no file in vain: one in three has slow tests, and some have no others."""
+    return _has_no_selected_test(collection_path, config) or None
 
 
-def _has_no_slow_test(path: Path, config: pytest.Config) -> bool:
-    """Return whether only slow tests are selected, and this file has none."""
-    if config.option.markexpr != _SLOW or not path.match("test_*.py"):
+def _has_no_selected_test(path: Path, config: pytest.Config) -> bool:
+    """Return whether a file has only slow tests, or none, while the others are selected."""
+    selected = config.option.markexpr
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    if selected not in (_SLOW, _USUAL) or not path.match("test_*.py"):
         return False
-    return "mark.slow" not in path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    if selected == _SLOW:
+        return "mark.slow" not in text
+    return whole and _ALL_SLOW.search(text) is not None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -115,8 +123,8 @@ class _Scheduling(LoadFileScheduling):  # type: ignore[misc]
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> _Scheduling:
-    return _Scheduling(config)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> _Scheduling | None:
+    return _Scheduling(config) if config.option.dist == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)
