@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from teamd.copies import move_branch
+from teamd.copies import move_branch, record
 from teamd.copies.source import GitKilled, Source
 from tests.e2e.harness import Project
 from tests.queues import CHECK, Yard
@@ -467,3 +467,19 @@ def test_a_branch_checked_out_in_a_folder_with_a_line_break_moves_with_its_files
     assert yard.empty()["1"]["state"] == "merged"
     assert (tree / "a.txt").read_text() == "work\n"
     assert git(tree, "status", "--porcelain") == ""
+
+
+def test_an_entry_stays_open_until_the_base_of_its_copy_has_moved(project: Project) -> None:
+    """Otherwise the copy would keep its old base for ever, if the base could not be moved then."""
+    yard = Yard(project, "ann")
+    work, copy = yard.commit("ann", a="left\n"), record.get(project.paths, "ann")
+    entry = yard.add("ann")
+    lock = yard.folder / f".git/refs/teamd/base/{copy.address}.lock"  # git cannot move the ref
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    assert yard.empty()[entry]["state"] != "merged"
+    assert yard.merges() == ["Merge team/ann: work"]
+    assert record.get(project.paths, "ann").base == copy.base
+    lock.unlink()
+    assert yard.empty()[entry]["state"] == "merged"
+    assert record.get(project.paths, "ann").base == work

@@ -156,3 +156,13 @@ def told(paths: TeamPaths) -> set[tuple[str, str, str]]:
     members = OverviewReader(paths).read().to_json()["members"]
     assert len(members) == len(Roster(paths).read().members)
     return {(one["name"], one["state"], str(one["turns"])) for one in members}
+
+
+def test_mail_that_waits_is_shown_in_the_order_in_which_it_came(paths: TeamPaths) -> None:
+    """Its reader has taken the first message, and has not finished with it."""
+    mailbox = Mailbox(paths, "alice", durable=False)
+    mailbox.put(Message(sender=LEAD, to="alice", content="first"))
+    mailbox.take()
+    mailbox.put(Message(sender=LEAD, to="alice", content="second"))
+    bodies = [text.strip() for text in texts(mail_tab(paths, "alice"))[1::2]]
+    assert bodies == ["first", "second"]
