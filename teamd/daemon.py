@@ -28,13 +28,13 @@ from teamd.supervisor.build import build_supervisor
 from teamd.supervisor.fork import (
     CheckStart,
     ChildProgram,
-    ChildStart,
     become_subreaper,
     lift_descriptor_limit,
 )
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.supervisor import ServiceWatchdog
 from teamd.team import teams
+from teamd.team.states import ChildStart
 
 _NO_HOME: Final = "/nonexistent"  # Debian's name for the home of users without one
 
@@ -54,14 +54,7 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     def run(start: ChildStart) -> int:
         from teamd.agent import child  # noqa: PLC0415 -- see `load`
 
-        return child.live(
-            teammate,
-            start.name,
-            start.bell,
-            start.slots,
-            start.heartbeat,
-            hibernates=start.hibernates,
-        )
+        return child.live(teammate, start)
 
     def try_first_steps(bell: int) -> None:
         from teamd.agent import child  # noqa: PLC0415 -- see `load`
@@ -69,6 +62,7 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
         child.try_first_steps(teammate, bell)
 
     def load() -> None:
+        from teamd.agent import child  # noqa: F401, PLC0415 -- with all modules of a teammate
         from teamd.checks import checker, merger  # noqa: F401, PLC0415 -- for `check` and `merge`
 
         teammate.load()

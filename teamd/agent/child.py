@@ -27,45 +27,22 @@ from teamd.sandbox.build import check_workspace
 from teamd.team.child_exit import explain_exit
 from teamd.team.heartbeat import Heartbeat
 from teamd.team.roster import Roster
-from teamd.team.states import ChildExit
+from teamd.team.states import ChildExit, ChildStart
 
 
-def live(
-    common: TeammateProcess,
-    name: str,
-    bell: int,
-    slots: int,
-    heartbeat: Heartbeat,
-    *,
-    hibernates: bool,
-) -> int:
-    """Be a teammate until told to stop, or until it may hibernate; return the exit code.
-
-    Args:
-        common: the parts that all teammates share.
-        name: the teammate's.
-        bell: the reading end of the pipe that wakes it.
-        slots: its end of the channel for slots of model calls.
-        heartbeat: shared with the supervisor.
-        hibernates: whether it starts in hibernation: it loads nothing until there is a reason to
-            wake.
-    """
+def live(common: TeammateProcess, start: ChildStart) -> int:
+    """Be a teammate until told to stop, or until it may hibernate; return the exit code."""
+    name = start.name
     journal = Journal(common.paths.log(name), name, common.mask)
-    pulse = HeartbeatSender(heartbeat, every_seconds=common.beat_seconds)
+    pulse = HeartbeatSender(start.heartbeat, every_seconds=common.beat_seconds)
     try:
-        wakeup = Wakeup(bell, pulse=pulse, recheck_seconds=SLOW_SECONDS)
-        env = _environment(
-            common,
-            name,
-            journal,
-            wakeup,
-            CallSlots(slots),
-            goes_on=hibernates,
-        )
-        if hibernates:
+        wakeup = Wakeup(start.bell, pulse=pulse, recheck_seconds=SLOW_SECONDS)
+        slots = CallSlots(start.slots)
+        env = _environment(common, name, journal, wakeup, slots, goes_on=start.hibernates)
+        if start.hibernates:
             env.presence.rest()
-            hibernate(bell, heartbeat, reason_to_wake(env))
-        journal.note("wakes" if hibernates else LoggedEvent.PROCESS_BEGAN, pid=os.getpid())
+            hibernate(start.bell, start.heartbeat, reason_to_wake(env))
+        journal.note("wakes" if start.hibernates else LoggedEvent.PROCESS_BEGAN, pid=os.getpid())
         return _live(env, pulse)
     except SupervisorGone:
         journal.warn("stops: its supervisor has gone")

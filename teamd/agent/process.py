@@ -103,7 +103,6 @@ class TeammateProcess:
         wants_sdk = model.script is None and not self._sdk_loaded
         if self._loaded and not wants_sdk:
             return
-        import teamd.agent.child  # noqa: F401, PLC0415 -- with all modules of a teammate
         from teamd import tools  # noqa: PLC0415 -- with the agent's modules
 
         tools.warm_up()

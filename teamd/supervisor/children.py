@@ -18,7 +18,6 @@ from teamd.process_id import Identity
 from teamd.supervisor.fork import (
     Child,
     ChildProgram,
-    ChildStart,
     explain_failed_start,
     fork,
     try_fork,
@@ -37,7 +36,7 @@ from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.slots import Slots
 from teamd.team.call_slots import CHANNEL
 from teamd.team.heartbeat import Heartbeat, HeartbeatPolicy, Watchdog
-from teamd.team.states import ChildExit
+from teamd.team.states import ChildExit, ChildStart
 
 _ENDING: Final = (State.STOPPING, State.KILLED)
 

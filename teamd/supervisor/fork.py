@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from teamd.errors import TeamError, explain_limit
 from teamd.process_id import Identity
-from teamd.team.heartbeat import Heartbeat
-from teamd.team.states import ChildExit
+from teamd.team.states import ChildExit, ChildStart
 
 if TYPE_CHECKING:
     from teamd.settings.roles import Role
@@ -31,25 +30,6 @@ _JOIN_SESSION_KEYRING: Final = 1
 _TRIAL_SECONDS: Final = 20.0  # less than a start may take, see `service`
 _MOST_BYTES: Final = 4096
 _RESET: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildStart:
-    """The start of a teammate's process.
-
-    Attributes:
-        name: the teammate's.
-        bell: the reading end of the pipe that wakes it.
-        slots: its end of the channel for slots of model calls.
-        heartbeat: shared with the supervisor.
-        hibernates: whether it waits for mail or a task before it loads its conversation.
-    """
-
-    name: str
-    bell: int
-    slots: int
-    heartbeat: Heartbeat
-    hibernates: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,13 @@
-"""The states of a teammate, and the exit codes of its process."""
+"""The states of a teammate, and how its process starts and ends."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from teamd.team.heartbeat import Heartbeat
 
 
 class Status(StrEnum):
@@ -18,6 +23,25 @@ class Status(StrEnum):
     def wants_process(self) -> bool:
         """Whether a running `teamd` keeps a process for a member with this status."""
         return self in (Status.WORKING, Status.IDLE, Status.PAUSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildStart:
+    """The start of a teammate's process.
+
+    Attributes:
+        name: the teammate's.
+        bell: the reading end of the pipe that wakes it.
+        slots: its end of the channel for slots of model calls.
+        heartbeat: shared with the supervisor.
+        hibernates: whether it waits for mail or a task before it loads its conversation.
+    """
+
+    name: str
+    bell: int
+    slots: int
+    heartbeat: Heartbeat
+    hibernates: bool
 
 
 class ChildExit(IntEnum):

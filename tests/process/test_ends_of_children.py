@@ -16,10 +16,10 @@ from teamd.errors import ExitCode
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.messages import TEAMD
-from teamd.supervisor.fork import ChildProgram, ChildStart
+from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.shutdowns import ShutdownOutcome
 from teamd.supervisor.team_context import TeamContext
-from teamd.team.states import Status
+from teamd.team.states import ChildStart, Status
 from tests.children import make_context
 from tests.unit.life import enrol
 from tests.waiting import wait_until

@@ -18,8 +18,7 @@ from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import TEAMD, Message
 from teamd.process_id import Identity
-from teamd.supervisor.fork import ChildStart
-from teamd.team.states import ChildExit, Status
+from teamd.team.states import ChildExit, ChildStart, Status
 from tests.children import NOBODY, make_context
 from tests.e2e.harness import Project, opened
 from tests.strict.replies import Answer, say, use

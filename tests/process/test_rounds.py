@@ -19,10 +19,10 @@ from teamd.journal import Journal
 from teamd.messages import TEAMD
 from teamd.process_id import Identity
 from teamd.supervisor.children import Children
-from teamd.supervisor.fork import ChildProgram, ChildStart
+from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.lifecycle import State
 from teamd.supervisor.workers import CopyMakers, CopyOutcome
-from teamd.team.states import ChildExit
+from teamd.team.states import ChildExit, ChildStart
 from tests.children import make_context
 from tests.waiting import wait_until
 

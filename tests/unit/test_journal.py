@@ -38,8 +38,10 @@ from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
 from teamd.settings import Settings
 from teamd.team.heartbeat import Heartbeat
+from teamd.team.states import ChildStart
 teammate = TeammateProcess(TeamPaths(Path(sys.argv[1])), Settings, lambda: 0, 60, Mask("sk-12345"))
-print(child.live(teammate, "ann", -1, -1, Heartbeat(), hibernates=False))
+start = ChildStart(name="ann", bell=-1, slots=-1, heartbeat=Heartbeat(), hibernates=False)
+print(child.live(teammate, start))
 """
 
 
