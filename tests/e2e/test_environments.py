@@ -98,6 +98,9 @@ def give(folder: Path, uid: int) -> None:
 
 
 MACHINES: Final = {
+    "a uid without passwd entry": Machine(
+        before=OTHER_USER, variables={"HOME": "/"}, prepare=give_all
+    ),
     "no home, and the C locale": Machine(variables={"HOME": None, "LC_ALL": "C", "LANG": "C"}),
     "a uid without passwd entry and no home": Machine(
         before=OTHER_USER, variables={"HOME": None, "XDG_STATE_HOME": None}, prepare=give_all

@@ -117,16 +117,19 @@ def test_the_file_that_openssl_names_takes_precedence_over_that_of_requests(
     )
 
 
-@pytest.mark.parametrize("text", [None, "", "no certificate"])
+@pytest.mark.parametrize(
+    ("text", "why"), [(None, "(No such file or directory)"), ("", "("), ("no certificate", "(")]
+)
 def test_unreadable_certificates_are_a_mistake(
-    text: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "ca.pem"
     if text is not None:
         file.write_text(text)
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(file))
     (mistake,) = connection.mistakes(None)
-    assert mistake.startswith(f"REQUESTS_CA_BUNDLE names {file}, which holds no certificates")
+    told = f"REQUESTS_CA_BUNDLE names {file}, which holds no certificates that can be read {why}"
+    assert mistake.startswith(told)
     assert mistake.endswith("; correct it or unset it")
 
 
