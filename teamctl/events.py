@@ -165,7 +165,7 @@ class TranscriptEvents:
 
 
 def mail_sent_event(message: Message, to: str) -> Event:
-    """Return the event that a message was sent; it is about the sender."""
+    """Return the event for a sent message; its `name` is the sender."""
     moment = float(message.timestamp) if is_moment(message.timestamp) else 0.0
     return Event(moment, EventKind.MAIL_SENT, message.sender, mail_facts(message, to))
 

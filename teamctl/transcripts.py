@@ -33,8 +33,8 @@ class Transcripts:
 
     Args:
         paths: the team.
-        names: returns the teammates; called at each look.
-        last: the number of present entries to read; `None` for all.
+        names: returns the teammates; called before every read.
+        last: how many existing entries to read; `None` for all.
         since: the moment of the first record to read; `None` for all.
     """
 

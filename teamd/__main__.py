@@ -105,7 +105,7 @@ def restart(choice: TeamOptions, timeout: float) -> int:
     team = choice.existing_or_here()
     # A mistake in the settings or the environment must not cost a running team.
     model = choice.settings(team).model
-    if model.script is None:
+    if model.asks_server:
         check_connection(model.base_url)
     with suppress(NoTeamd):
         _stop(team, timeout)
@@ -200,7 +200,7 @@ class _Models:
         declared = (one.model for one in settings.teammates)
         own = (one.model for one in Roster(team).read().members)
         names = dict.fromkeys(filter(None, (model.name, *declared, *own)))
-        self._names = () if model.script is not None else tuple(names)
+        self._names = tuple(names) if model.asks_server else ()
         self._team, self._model = team, model
         self._server = server_address(model.base_url)
         self._wait: Callable[[], None] = lambda: None

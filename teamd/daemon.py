@@ -121,7 +121,7 @@ def serve(
     _correct_home()
     settings = LiveSettings(paths, settings_file)
     teams.check_own_name(paths, settings.now.team.name, settings_file)
-    if settings.now.model.script is None:
+    if settings.now.model.asks_server:
         check_connection(settings.now.model.base_url)
     paths.create()
     locks.check(paths.root)  # some file systems ignore locks

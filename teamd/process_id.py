@@ -108,7 +108,7 @@ def _own(pid: int, _parent: int) -> Identity:
     """Return the identity of this process; a forked process misses the cache."""
     me = Identity.of(pid)
     if me is None:
-        raise StoreError("/proc is missing, which teamd needs; `mount -t proc proc /proc` adds it")
+        raise StoreError("teamd needs /proc, and it is missing; `mount -t proc proc /proc` adds it")
     return me
 
 

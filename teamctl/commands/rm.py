@@ -91,7 +91,7 @@ def _purge(paths: TeamPaths, name: str) -> list[Path]:
     """Delete the files of a name, which cannot join meanwhile."""
     with locks.locked(paths.config_lock):
         if Roster(paths).read().find(name) is not None:
-            raise TeamError(f"{name} is in the team again; no file is deleted")
+            raise TeamError(f"{name} has joined the team again, so no file was deleted")
         found = [path for path in _files(paths, name) if path.is_symlink() or path.exists()]
         for path in found:
             if path.is_dir() and not path.is_symlink():

@@ -64,8 +64,8 @@ def command(
     whose = _choose(paths, names)
     found = Transcripts(paths, whose, last, None if since is None else parse_when(since))
     if not found.open() and not follow:
-        nobody = f"{whose()[0]} has" if len(names) == 1 else "none of them has"
-        raise TeamError(f"{nobody} no conversation yet")
+        none = f"{whose()[0]} has no" if len(names) == 1 else "none of them has a"
+        raise TeamError(f"{none} conversation yet")
     if as_json:
         _print_json(found, paths, alone=len(names) == 1, follow=follow)
     else:

@@ -39,15 +39,16 @@ from teamd.models import (
     ModelError,
     OddReplyError,
     Provider,
+    ProviderOptions,
     RefusedError,
     Reply,
     RetryPolicy,
     TransientError,
     UnusableError,
+    load_provider,
 )
 from teamd.models.encoding import prefix_of, size_of
 from teamd.models.prices import FREE, Price, Prices
-from teamd.models.scripted import Scripted
 from teamd.process_id import Identity
 from teamd.transcript.live import LiveFile
 
@@ -356,19 +357,17 @@ class TeammateModel:
     def provider(self) -> Provider:
         """The provider that the settings name."""
         settings = self._settings
-        if settings.script is not None:
-            return Scripted(settings.script)
-        from teamd.models import claude  # noqa: PLC0415 -- loads the SDK; a script needs none
-
-        return claude.Claude(
+        options = ProviderOptions(
             base_url=settings.base_url,
             key_command=settings.key_command,
             headers=settings.headers,
             timeout_seconds=settings.timeout_seconds,
             cache=settings.cache,
             cache_ttl=settings.cache_ttl,
+            script=settings.script,
             mask=self._env.mask,
         )
+        return load_provider(settings.provider).make(options)
 
     @property
     def server(self) -> str:

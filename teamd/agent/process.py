@@ -15,6 +15,7 @@ from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
 from teamd.model_server import credentials
+from teamd.models import load_provider
 from teamd.models.prices import Prices
 from teamd.team.roster import Roster
 
@@ -100,7 +101,7 @@ class TeammateProcess:
         model = self.settings().model
         self.mask.learn(*secret_environment.secrets_in_address(model.base_url or ""))
         self.mask.learn(*secret_environment.secrets_in_headers(model.headers))
-        wants_sdk = model.script is None and not self._sdk_loaded
+        wants_sdk = model.asks_server and not self._sdk_loaded
         if self._loaded and not wants_sdk:
             return
         from teamd import tools  # noqa: PLC0415 -- with the agent's modules
@@ -109,9 +110,7 @@ class TeammateProcess:
         with suppress(StoreError):  # the first model call reports it
             self.ledger.prepare()
         if wants_sdk:
-            from teamd.models import claude  # noqa: PLC0415 -- loads the SDK
-
-            claude.warm_up()
+            load_provider(model.provider).warm_up()
             Prices({})  # reads those that ship
             self._sdk_loaded = True
         gc.collect()
@@ -121,11 +120,10 @@ class TeammateProcess:
     def caution(self) -> str | None:
         """Return a warning for a spawn that its first model call would give later."""
         model = self.settings().model
-        if model.script is not None or model.key_command is not None:
+        if not model.asks_server or model.key_command is not None:
             return None
-        from teamd.models import claude  # noqa: PLC0415 -- loaded by `load`
-
-        return None if credentials.at_hand() or claude.finds_key() else credentials.MISSING
+        found = credentials.at_hand() or load_provider(model.provider).finds_key()
+        return None if found else credentials.MISSING
 
     def role(self, role: str) -> Role | None:
         """Return the contents of a role's file, or `None`.

@@ -127,7 +127,7 @@ def claim_for(task: Task, *, owner: str, tasks: Tasks) -> Task:
         raise TaskRefused(f"task {task.id} is {task.owner}'s already; take one that has no owner")
     if task.status is TaskStatus.CHECKING:
         raise TaskRefused(
-            f"task {task.id} is being checked; wait for that: mail tells its owner if it fails"
+            f"task {task.id} is being checked; wait for the result: its owner gets mail if it fails"
         )
     if task.status is TaskStatus.IN_PROGRESS and task.owner:
         return task

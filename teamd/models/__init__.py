@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Protocol
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Final, Protocol, Self
 
+from teamd.masking import Mask
 from teamd.model_server import Usage
 from teamd.model_server.facts import UNKNOWN, ModelFacts
 
@@ -243,6 +246,20 @@ class Model(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderOptions:
+    """The settings of `[model]` that providers use, see there; and the mask of secrets."""
+
+    base_url: str | None
+    key_command: str | None
+    headers: Mapping[str, str]
+    timeout_seconds: float
+    cache: bool
+    cache_ttl: str
+    script: Path | None
+    mask: Mask
+
+
 class Provider:
     """The API of a provider of models: one subclass in one file, and its prices in `prices.toml`.
 
@@ -251,6 +268,20 @@ class Provider:
     """
 
     is_server: ClassVar[bool] = True
+
+    @classmethod
+    def make(cls, options: ProviderOptions) -> Self:
+        """Return the provider with these settings."""
+        raise NotImplementedError
+
+    @classmethod
+    def warm_up(cls) -> None:
+        """Load, before forking, the modules that each teammate's first call would load."""
+
+    @classmethod
+    def finds_key(cls) -> bool:
+        """Return whether the provider itself finds a key; ask no server."""
+        return False
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer one request, see `Model`."""
@@ -280,6 +311,17 @@ class Provider:
         Raises:
             Exception: it cannot be built on this machine.
         """
+
+
+# The file and the class of each kind of provider.
+PROVIDERS: Final = {"anthropic": ("claude", "Claude"), "script": ("scripted", "Scripted")}
+
+
+def load_provider(kind: str) -> type[Provider]:
+    """Import the provider of a kind; an SDK takes seconds to load."""
+    module, name = PROVIDERS[kind]
+    found: type[Provider] = getattr(import_module(f"{__name__}.{module}"), name)
+    return found
 
 
 # The key under which text that is not a JSON object is kept and sent back to the model. Source:

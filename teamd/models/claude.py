@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 import anthropic
@@ -20,7 +20,7 @@ from anthropic.types import Message, RawMessageStreamEvent
 from teamd.errors import TeamError
 from teamd.masking import Mask
 from teamd.model_server import connection, credentials
-from teamd.models import Ask, LaterError, Provider, Reply, UnusableError
+from teamd.models import Ask, LaterError, Provider, ProviderOptions, Reply, UnusableError
 from teamd.models.encoding import encode_body
 from teamd.models.errors import as_model_error, may_have_begun, redirect_error
 from teamd.models.stream import ReplyBuilder, read_reply
@@ -61,6 +61,31 @@ class Claude(Provider):
     _client: AsyncAnthropic | None = field(default=None, init=False)
     _found_key: str | None = field(default=None, init=False)
     _ttl_refused: bool = field(default=False, init=False)
+
+    @classmethod
+    def make(cls, options: ProviderOptions) -> Self:
+        return cls(
+            base_url=options.base_url,
+            key_command=options.key_command,
+            headers=options.headers,
+            timeout_seconds=options.timeout_seconds,
+            cache=options.cache,
+            cache_ttl=options.cache_ttl,
+            mask=options.mask,
+        )
+
+    @classmethod
+    def warm_up(cls) -> None:
+        with suppress(OSError):  # certificates that cannot be read; each teammate says so
+            shared_tls()
+        importlib.import_module("anyio._backends._asyncio")
+
+    @classmethod
+    def finds_key(cls) -> bool:
+        """Return whether the SDK finds a key, in the environment or a profile; ask no server."""
+        with anthropic.Anthropic() as client:
+            found = (client.api_key, client.auth_token, client.credentials)
+            return any(one is not None for one in found)
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer one request, streamed.
@@ -227,18 +252,3 @@ def shared_tls() -> ssl.SSLContext:
     It is made once: that takes 20 ms, and forked children share it.
     """
     return connection.make_tls()
-
-
-def finds_key() -> bool:
-    """Return whether the SDK finds a key, in the environment or a profile; ask no server."""
-    with anthropic.Anthropic() as client:
-        found = (client.api_key, client.auth_token, client.credentials)
-        return any(one is not None for one in found)
-
-
-@cache
-def warm_up() -> None:
-    """Load, before forking, the modules that each teammate's first call would load."""
-    with suppress(OSError):  # certificates that cannot be read; each teammate says so
-        shared_tls()
-    importlib.import_module("anyio._backends._asyncio")

@@ -15,10 +15,10 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from teamd.model_server import Usage
-from teamd.models import Ask, Provider, Reply, UnusableError
+from teamd.models import Ask, Provider, ProviderOptions, Reply, UnusableError
 
 Turn = dict[str, Any]
 
@@ -31,6 +31,11 @@ class Scripted(Provider):
 
     is_server: ClassVar[bool] = False
     path: Path
+
+    @classmethod
+    def make(cls, options: ProviderOptions) -> Self:
+        assert options.script is not None  # noqa: S101 -- the kind is that of settings with one
+        return cls(options.script)
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer with the first turn that has neither been played nor skipped.

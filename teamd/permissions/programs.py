@@ -117,7 +117,7 @@ def program(word: str) -> str:
 
 
 def views(command: SimpleCommand) -> tuple[SimpleCommand, ...]:
-    """Return a command as it is written, then each command that its words make it run."""
+    """Return the command as written, then each that its arguments run: `sudo rm` is two."""
     found = [_with_opacity(command)]
     for one in found:  # the loop body extends the list
         found += map(_with_opacity, _inner(one))

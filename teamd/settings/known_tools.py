@@ -48,7 +48,7 @@ class KnownTool:
     aliases: tuple[str, ...] = ()
 
 
-def _on_file(verb: str, *aliases: str, acts: bool) -> KnownTool:
+def _on_file(verb: str, *aliases: str, acts: bool, basic: bool = False) -> KnownTool:
     """A tool that reads or changes the file at its `path`."""
     return KnownTool(
         acts=acts,
@@ -60,7 +60,7 @@ def _on_file(verb: str, *aliases: str, acts: bool) -> KnownTool:
         verb=verb,
         about="path",
         guards="path",
-        basic=True,
+        basic=basic,
         aliases=aliases,
     )
 
@@ -84,9 +84,9 @@ TOOLS: Final = {
         for_subagents=True,
         aliases=("Bash",),
     ),
-    "read_file": _on_file("reads", "Read", acts=False),
-    "write_file": _on_file("writes", "Write", acts=True),
-    "edit_file": _on_file("edits", "Edit", "MultiEdit", acts=True),
+    "read_file": _on_file("reads", "Read", acts=False, basic=True),
+    "write_file": _on_file("writes", "Write", acts=True, basic=True),
+    "edit_file": _on_file("edits", "Edit", "MultiEdit", acts=True, basic=True),
     "send_message": _of_team(basic=True),
     "read_inbox": _of_team(),
     "task_create": _of_team(),

@@ -99,6 +99,16 @@ class ModelSettings:
         loosens=if_set,
     )  # fmt: skip
 
+    @property
+    def provider(self) -> str:
+        """The kind of provider, see `teamd.models.PROVIDERS`."""
+        return "anthropic" if self.script is None else "script"
+
+    @property
+    def asks_server(self) -> bool:
+        """Whether a server answers, which needs an address and a key, and charges for calls."""
+        return self.script is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:

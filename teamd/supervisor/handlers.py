@@ -298,7 +298,7 @@ def _reload(context: TeamContext, _: ControlRequest) -> ControlReply:
 def _reload_settings(context: TeamContext) -> list[str]:
     """Read the settings again; children that are forked from now on follow them."""
     found = context.settings.read()
-    if found.settings.model.script is None:
+    if found.settings.model.asks_server:
         check_address(found.settings.model.base_url)
     changed = settings.changes(context.settings.now, found.settings)
     # First, since it may fail.

@@ -36,7 +36,7 @@ def check_price(context: TeamContext, role: str, model: str | None) -> None:
     """
     terms = Terms.of(context.settings.now)
     limit = terms.unpriced_limit
-    if limit is None or context.settings.now.model.script is not None:
+    if limit is None or not context.settings.now.model.asks_server:
         return
     model = model or _usual_model(context, role)
     if _find_price(model, terms) is None:
@@ -52,7 +52,7 @@ def warn_of_price(context: TeamContext, member: Member) -> str | None:
     settings = context.settings.now
     terms = Terms.of(settings)
     tokens = (terms.teammate_tokens, terms.team_tokens, terms.team_tokens_per_day)
-    if settings.model.script is not None or terms.of_money or any(tokens):
+    if not settings.model.asks_server or terms.of_money or any(tokens):
         return None
     model = member.model or _usual_model(context, member.role)
     if not terms.team_usd_per_day or _find_price(model, terms) is not None:

@@ -328,6 +328,8 @@ def load_tools() -> tuple[type[Tool[Any]], ...]:
         importlib.import_module(module.name)
     ours = [kind for kind in _kinds_of(Tool) if kind.__module__.startswith(f"{__name__}.")]
     by_name = {kind.name: kind for kind in ours if hasattr(kind, "name")}
+    if unknown := by_name.keys() - TOOLS.keys():
+        raise LookupError(f"settings/known_tools.py lacks the tools {', '.join(sorted(unknown))}")
     return tuple(by_name[name] for name in TOOLS)
 
 

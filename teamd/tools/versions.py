@@ -145,7 +145,7 @@ class WrittenFiles:
         files.write_at_end(fd, line)
 
     def find(self, fd: int, place: Path, version: str) -> tuple[str, float] | None:
-        """Return the writer of a version, and when; `None` for a command or a person."""
+        """Return who wrote a version, and when; `None` if a command or a person did."""
         for line in reversed(files.read_descriptor(fd).splitlines()):
             found = _decode(line)
             if (found.get("path"), found.get("version")) == (str(place), version):

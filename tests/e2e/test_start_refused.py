@@ -36,7 +36,7 @@ def test_a_machine_without_proc_is_refused(project: Project) -> None:
     hidden = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
     started = project.run(*hidden, str(PROGRAMS / "teamd"), "start")
     assert started.status == 1
-    why = "/proc is missing, which teamd needs"
+    why = "teamd needs /proc, and it is missing"
     assert started.complaint == f"teamd: {why}; `mount -t proc proc /proc` adds it"
     looked = project.run(*hidden, str(PROGRAMS / "teamctl"), "doctor")
     assert looked.status == 1

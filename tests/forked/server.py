@@ -77,7 +77,7 @@ def load() -> None:
     from teamd.sandbox import bubblewrap  # noqa: PLC0415
 
     tools.warm_up()
-    claude.warm_up()
+    claude.Claude.warm_up()
     bubblewrap.build_base("bwrap")  # slow: searches all of /etc
     gc.collect()
     gc.freeze()

@@ -279,7 +279,7 @@ async def rest_through(
 
 
 @pytest.mark.parametrize("kind", FAILURES)
-def test_a_failure_ends_at_the_announced_time_or_within_an_hour(
+def test_work_resumes_at_the_announced_time_or_within_an_hour(
     kind: str, clock: Clock, tmp_path: Path
 ) -> None:
     failure = FAILURES[kind]

@@ -142,7 +142,7 @@ def test_the_check_of_a_withdrawn_claim_is_stopped(project: Project) -> None:
     refused = project.run("teamctl", "task", "claim", "1")
     assert (refused.status, refused.complaint) == (
         1,
-        "teamctl: task 1 is being checked; wait for that: mail tells its owner if it fails",
+        "teamctl: task 1 is being checked; wait for the result: its owner gets mail if it fails",
     )
     project.do("teamctl", "task", "update", "1", "--status", "pending")
     wait_until(lambda: checker(project) is None, what="its process has ended")

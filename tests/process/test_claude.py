@@ -275,7 +275,7 @@ def test_the_base_url_may_come_from_the_environment(
 def test_a_missing_key_is_detected_without_a_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    finds_key = resolve_name("teamd.models.claude:finds_key")
+    finds_key = resolve_name("teamd.models.claude:Claude.finds_key")
     assert finds_key()
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     assert not finds_key()

@@ -18,8 +18,10 @@ from teamd.budget.accounts import Terms
 from teamd.files.paths import TeamPaths
 from teamd.messages import Message
 from teamd.models.prices import Prices
+from teamd.overview.notices import NoticeKind
 from teamd.settings import Settings, parse
 from teamd.settings.kinds import keys_of
+from teamd.settings.known_tools import TOOLS
 from teamd.settings.schema import SECTIONS
 from teamd.settings.write import init_text
 from teamd.team.roster import Roster
@@ -137,6 +139,14 @@ def test_the_settings_that_a_page_names_exist(page: Path) -> None:
 def test_the_topics_that_a_page_names_exist(page: Path) -> None:
     named = re.findall(r"teamctl help ([a-z]+)", documents.read(page))
     assert set(named) <= {*topics(), *COMMANDS}
+
+
+def test_each_kind_of_notice_and_each_tool_that_a_role_may_list_is_documented() -> None:
+    files = documents.read(next(path for path in PAGES if path.name == "files.md"))
+    assert [kind for kind in NoticeKind if f"`{kind}`" not in files] == []
+    roles = documents.read(next(path for path in PAGES if path.name == "roles.md"))
+    grantable = [name for name, tool in TOOLS.items() if tool.grantable]
+    assert [name for name in grantable if f"`{name}`" not in roles] == []
 
 
 def test_each_server_of_the_topic_has_settings_that_name_it(tmp_path: Path) -> None:

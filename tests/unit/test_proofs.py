@@ -200,7 +200,10 @@ def test_a_task_that_is_being_checked_blocks_others_until_it_is_completed(hall: 
 
 def test_a_task_that_is_being_checked_cannot_be_claimed(hall: Hall) -> None:
     task = hall.claimed()
-    for who, why in (("alice", "is being checked; wait for that"), ("bob", "is alice's already")):
+    for who, why in (
+        ("alice", "is being checked; wait for the"),
+        ("bob", "is alice's already"),
+    ):
         with pytest.raises(TeamError, match=f"task 1 {why}"):
             hall.board(who).claim(task.id)
     hall.board("lead").add("x")

@@ -51,7 +51,7 @@ def test_a_teammate_that_has_joined_again_loses_no_file(paths: TeamPaths) -> Non
     """Between the question and the lock, a teammate may be spawned under that name."""
     enrol(paths, bob=Status.IDLE)
     paths.inbox("bob").touch()
-    with pytest.raises(TeamError, match="bob is in the team again; no file is deleted"):
+    with pytest.raises(TeamError, match="bob has joined the team again, so no file was deleted"):
         _purge(paths, "bob")
     assert paths.inbox("bob").exists()
 

@@ -168,7 +168,7 @@ def test_any_git_settings_give_only_paths_in_the_workspace(
         assert ".." not in Path(name).parts
 
 
-def test_this_program_is_protected_if_it_is_in_the_workspace(tmp_path: Path) -> None:
+def test_teamd_s_own_code_is_protected_if_it_is_in_the_workspace(tmp_path: Path) -> None:
     """Parts of it run outside the sandbox, with the person's rights."""
     project = Path(teamd.__file__).resolve().parents[1]
     policy = build_policy(TeamPaths(tmp_path / ".team"), "ann", ToolSettings(), workspace=project)
