@@ -10,7 +10,7 @@ import click
 from teamctl.render import output, tables
 from teamctl.render.tables import Shape
 from teamd.budget.ledger import Ledger
-from teamd.budget.refusals import USD
+from teamd.budget.limits import USD
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
 from teamd.overview.usage import PER_DAY, PER_MONTH, Use, read_uses

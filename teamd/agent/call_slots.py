@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from teamd.models import RefusedError
-from teamd.team.call_slots import ASK, BEGUN, LONGEST_WORD, SlotRelease
+from teamd.team.slot_messages import ASK, BEGUN, LONGEST_WORD, SlotRelease
 
 
 class CallSlots:

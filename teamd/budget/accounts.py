@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from teamd.budget import days
 from teamd.budget.account import NOTHING, Account, Reservation, exactly
-from teamd.budget.refusals import LIMITS, Limit, Raise, Refusal, refuse, refuse_unpriced
+from teamd.budget.limits import LIMITS, Limit, Raise, Refusal, refuse, refuse_unpriced
 from teamd.model_server.connection import server_address
 from teamd.model_server.pages import is_local
 from teamd.process_id import Identity

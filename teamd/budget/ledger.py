@@ -29,7 +29,7 @@ from typing import Any, Final
 from teamd.budget import days
 from teamd.budget.account import Account, Reservation
 from teamd.budget.accounts import Accounts, Terms
-from teamd.budget.refusals import Raise, Refusal
+from teamd.budget.limits import Raise, Refusal
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.process_id import Identity

@@ -114,7 +114,7 @@ class MailRouter:
         Raises:
             TeamError: the id was used for another text; or as for `send`.
         """
-        from teamd.mail.crossing import texts_crossing  # noqa: PLC0415 -- the same
+        from teamd.mail.outbox_mail import texts_crossing  # noqa: PLC0415 -- the same
         from teamd.mail.trace import texts_sent  # noqa: PLC0415 -- only for ids that senders choose
 
         if (far := self.far(message.to)) is not None:

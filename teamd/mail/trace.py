@@ -14,7 +14,7 @@ from teamd.errors import TeamError
 from teamd.files import files
 from teamd.files.lines import read_lines
 from teamd.files.paths import TeamPaths
-from teamd.mail.crossing import crossing
+from teamd.mail.outbox_mail import crossing
 from teamd.messages import LEAD, TEAMD, USER, Message, is_moment, moment_of
 from teamd.transcript.file import decode, message_in, parse
 from teamd.transcript.records import Delivered

@@ -9,7 +9,7 @@ from typing import Any, Final
 from teamd.budget import days
 from teamd.budget.account import NOTHING, Account, Reservation
 from teamd.budget.accounts import Accounts
-from teamd.budget.refusals import LIMITS, USD
+from teamd.budget.limits import LIMITS, USD
 from teamd.files.paths import TeamPaths
 from teamd.team.roster import Roster
 

@@ -34,8 +34,8 @@ from teamd.supervisor.lifecycle import (
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.roster_writer import RosterWriter
 from teamd.supervisor.slots import Slots
-from teamd.team.call_slots import CHANNEL
 from teamd.team.heartbeat import Heartbeat, HeartbeatPolicy, Watchdog
+from teamd.team.slot_messages import CHANNEL
 from teamd.team.states import ChildExit, ChildStart
 
 _ENDING: Final = (State.STOPPING, State.KILLED)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from teamd import settings
 from teamd.budget.accounts import Terms
-from teamd.budget.refusals import TOKENS, USD
+from teamd.budget.limits import TOKENS, USD
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError, Unsynced
 from teamd.hosts.address import is_far

@@ -17,7 +17,7 @@ from typing import Final
 from teamd.clocks import Deadline
 from teamd.journal import Journal, LoggedEvent
 from teamd.models import RetryPolicy
-from teamd.team.call_slots import ASK, BEGUN, LONGEST_WORD, SlotRelease
+from teamd.team.slot_messages import ASK, BEGUN, LONGEST_WORD, SlotRelease
 
 _LEAST_STEP: Final = 1 / 16
 

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from teamd.approvals.approval import Approval, Kind, find_waiting
 from teamd.approvals.store import Approvals
-from teamd.budget.refusals import Raise
+from teamd.budget.limits import Raise
 from teamd.control import ControlRequest
 from teamd.copies import clone, record
 from teamd.errors import NotAMessage, TeamError, Unsynced

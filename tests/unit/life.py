@@ -46,10 +46,10 @@ from teamd.models import Ask, Provider, Reply, RetryPolicy
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
 from teamd.settings.schema import Mail, ModelSettings
-from teamd.team.call_slots import CHANNEL
 from teamd.team.heartbeat import Heartbeat
 from teamd.team.member import Member
 from teamd.team.roster import Roster, Team
+from teamd.team.slot_messages import CHANNEL
 from teamd.team.states import Status
 from teamd.tools import Input, Tool, Toolbox
 from teamd.tools.approval import ShutdownResponse, SubmitPlan

@@ -29,7 +29,7 @@ from teamd.models import (
     UnusableError,
 )
 from teamd.supervisor.slots import LONGEST_WAIT_SECONDS, ConcurrencyLimit, Slots, Warmth
-from teamd.team.call_slots import ASK, CHANNEL, SlotRelease
+from teamd.team.slot_messages import ASK, CHANNEL, SlotRelease
 from tests.strict.replies import say
 from tests.unit.life import Player, calls_to, replied
 from tests.waiting import until

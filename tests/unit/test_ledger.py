@@ -12,7 +12,7 @@ import pytest
 from teamd.budget.account import Account, Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
-from teamd.budget.refusals import Refusal
+from teamd.budget.limits import Refusal
 from teamd.process_id import Identity
 
 DEAD = Identity(pid=1, started=-1.0)

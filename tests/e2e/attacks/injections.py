@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from teamd.budget import days
-from teamd.budget.refusals import Raise
+from teamd.budget.limits import Raise
 from teamd.control import ControlRequest
 from tests.strict.replies import Call
 

@@ -13,7 +13,7 @@ from teamd.hosts.far import FarHosts
 from teamd.hosts.lines import OutLine
 from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
-from teamd.mail.crossing import crossing
+from teamd.mail.outbox_mail import crossing
 from teamd.mail.routing import MailRouter
 from teamd.mail.trace import DeliveryStage, trace
 from teamd.messages import Message, parse_object
