@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 
 from teamctl.arguments import COPY_SECONDS, REQUEST_SECONDS, not_empty, without_secrets
-from teamctl.mail.router import other_hosts, team_post
+from teamctl.mail.router import other_hosts, team_post, team_queue
 from teamctl.render import output
 from teamd import control
 from teamd.approvals.approval import Approval, Kind
@@ -20,9 +20,13 @@ from teamd.control import ControlReply
 from teamd.errors import BadName, ExitCode, TeamError
 from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
-from teamd.messages import USER, Message, check_name, new_id
+from teamd.messages import LEAD, USER, Message, check_name, new_id
 from teamd.team import teams
 from teamd.team.roster import Roster
+
+if TYPE_CHECKING:
+    from teamd.board.board import Board
+    from teamd.board.rules import Change
 
 _GRACE_SECONDS: Final = 10.0  # the default of `teamctl shutdown`
 MARGIN_SECONDS: Final = 10.0  # from the deadline until the kill and the answer
@@ -160,6 +164,58 @@ class TeamActions:
     def resume(self, name: str, **more: float) -> Outcome:
         """Let a teammate continue, after raising its limits on `usd` and `tokens` by `more`."""
         return self._ask("resume", {"name": name, **more})
+
+    def tell_lead(self, text: str, key: str = "") -> Outcome:
+        """Send the person's text to the agent that leads the team, which is started if needed."""
+        content = without_secrets(not_empty(text))
+        started = self._ask(LEAD, {"fresh": False, "model": None})
+        message = Message(id=key or new_id(), sender=USER, to=LEAD, content=content)
+        team_post(self.choice).send(message)
+        return Outcome("sent to lead", {"warning": started.warning})
+
+    def add_task(self, subject: str, **options: Any) -> Outcome:
+        """Add a task to the board; `options` as for `Board.add`."""
+        task = self._board().add(without_secrets(subject), **options)
+        return Outcome(f"task {task.id} is on the board")
+
+    def claim_task(self, task_id: str, owner: str) -> Outcome:
+        """Start a task for a teammate."""
+        task = self._board().claim(task_id, owner=owner).task
+        return Outcome(f"{task.owner} has task {task.id}")
+
+    def change_task(self, task_id: str, change: Change) -> Outcome:
+        """Change a task, even if a teammate owns it."""
+        task = self._board().update(task_id, change).task
+        return Outcome(f"task {task.id} is {str(task.status).replace('_', ' ')}")
+
+    def enqueue(self, name: str) -> Outcome:
+        """Queue the commits of a teammate for the merge."""
+        from teamd.merges import enqueue  # noqa: PLC0415 -- 20 ms
+
+        queue = team_queue(self.choice)
+        paths = queue.board.paths
+        entry = enqueue.add(queue, Roster(paths).read().get(name).name, self.choice.settings(paths))
+        return Outcome(f"{entry.teammate}'s work is in the queue: {entry.id}", entry.to_json())
+
+    def dequeue(self, entry_id: str) -> Outcome:
+        """Remove an entry from the merge queue."""
+        from teamd.copies.source import Source  # noqa: PLC0415 -- 20 ms
+        from teamd.merges import enqueue  # noqa: PLC0415 -- the same
+
+        queue = team_queue(self.choice)
+        paths = queue.board.paths
+        source = Source.of(self.choice.settings(paths).team.workspace, [paths.work])
+        entry = enqueue.remove(queue, entry_id, source)
+        return Outcome(f"{entry.id} is not in the queue now", entry.to_json())
+
+    def _board(self) -> Board:
+        from teamd.board.board import Board  # noqa: PLC0415 -- only to change it
+
+        post = team_post(self.choice)
+        paths = post.paths
+        bare = self.choice.without_settings(paths)
+        check = "" if bare else self.choice.settings(paths).tasks.check
+        return Board(paths, post, LEAD, check=check, durable=post.durable)
 
     def _ask(
         self, command: str, facts: dict[str, Any], seconds: float = REQUEST_SECONDS

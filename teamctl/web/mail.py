@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
@@ -21,6 +22,7 @@ Entry: TypeAlias = dict[str, Any]
 MOST_KEPT: Final = 5000  # delivered messages, the newest
 LONGEST: Final = 4000  # characters kept of a message
 MOST_FOUND: Final = 200
+MOST_PAIRS: Final = 200
 _MAIL: Final = b'"mail"'
 _SEARCHED: Final = ("id", "from", "to", "type", "summary", "content")
 
@@ -51,13 +53,15 @@ class TeamMail:
             return {"version": self._version, "waiting": len(waiting)}
 
     def find(self, words: str) -> dict[str, Any]:
-        """Return the newest messages that contain all words, and the number of matches."""
+        """Return the newest messages that contain all words, and who wrote how many to whom."""
         wanted = words.lower().split()
         with self._lock:
             every = [*self._delivered.values(), *self._waiting.values()]
         found = [one for one in every if _holds(one, wanted)]
         found.sort(key=_moment, reverse=True)
-        return {"messages": found[:MOST_FOUND], "found": len(found)}
+        pairs = Counter((one["from"], one["to"]) for one in found)
+        traffic = [[*pair, count] for pair, count in pairs.most_common(MOST_PAIRS)]
+        return {"messages": found[:MOST_FOUND], "found": len(found), "traffic": traffic}
 
     def _find_waiting(self) -> Iterator[tuple[Key, Entry]]:
         for name in trace.receivers(self._paths):

@@ -17,9 +17,7 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from teamctl.web.guard import Guard, Tokens
-from teamctl.web.mail import TeamMail
-from teamctl.web.pages import Pages, parts
-from teamctl.web.watcher import EventLog, PartsWatcher
+from teamctl.web.pages import Pages
 from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError, translate_os_errors
 from teamd.files.safe_open import PRIVATE_FILE, private_umask
@@ -56,9 +54,7 @@ def serve(
         own = listening.getsockname()[1] if file is None else port or FORWARDED_PORT
         number = forwarded or own
         hosts = frozenset(f"{name}:{one}" for name in _NAMES for one in (own, number))
-        mail = TeamMail(paths)
-        watcher = PartsWatcher(parts(choice, paths, mail), EventLog())
-        app = Guard(Pages(choice, paths, mail, watcher, tokens).app(), hosts=hosts, tokens=tokens)
+        app = Guard(Pages(choice, paths, tokens).app(), hosts=hosts, tokens=tokens)
         allow_descriptors()
         listening.listen(BACKLOG)
         click.echo(f"http://{LOOPBACK}:{number}/#token={tokens.full or tokens.reading}")

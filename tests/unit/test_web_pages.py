@@ -10,8 +10,9 @@ from typing import cast
 
 import pytest
 
-from teamctl.web.pages import LONGEST, Asked, read_before, read_behind, to_json
+from teamctl.web.asked import Asked
 from teamctl.web.server import Connection, ConnectionLimit, allow_descriptors
+from teamctl.web.windows import LONGEST, read_before, read_behind, to_json
 from teamd.errors import StoreError, WrongUsage
 
 

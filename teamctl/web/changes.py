@@ -1,0 +1,63 @@
+"""The changes of a teammate's working copy and of an entry of the merge queue, as diffs."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from teamd.command_line.run import TeamOptions
+from teamd.copies import record
+from teamd.copies.copy_status import opened_diff
+from teamd.copies.move_branch import ref_of
+from teamd.copies.source import Source
+from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
+from teamd.merges import queue
+from teamd.merges.queue import Entry, UnknownEntry
+
+MOST: Final = 1 << 20  # bytes of a diff
+
+
+def diff_of_copy(paths: TeamPaths, name: str) -> dict[str, Any]:
+    """Return the difference of a member's working copy to its base.
+
+    Raises:
+        TeamError: it has no copy, or the copy is damaged.
+    """
+    copy = record.get(paths, name)
+    with opened_diff(paths, copy) as file:
+        content = file.read(MOST + 1)
+    facts = {"name": copy.name, "branch": copy.branch, "base": copy.base}
+    return {**facts, **_cut(content)}
+
+
+def diff_of_entry(choice: TeamOptions, paths: TeamPaths, entry_id: str) -> dict[str, Any]:
+    """Return the difference that an entry of the queue makes, or made, to the branch.
+
+    Raises:
+        TeamError: there is no such entry, or its commits cannot be read.
+    """
+    there = queue.read(paths)
+    entry = there.find(entry_id)
+    if entry is None:
+        raise UnknownEntry(entry_id, there)
+    settings = choice.settings(paths)
+    source = Source.of(settings.team.workspace, [paths.work])
+    base, tip = _ends(source, entry, source.find(ref_of(settings.merge.into)))
+    words = ("diff-tree", "-r", "-p", "--no-ext-diff", "--no-textconv", "--no-color", base, tip)
+    content = source.do(*words, "--").encode(errors="surrogateescape")
+    return {"id": entry.id, "name": entry.teammate, "base": base, **_cut(content)}
+
+
+def _ends(source: Source, entry: Entry, into: str) -> tuple[str, str]:
+    """Return the commits before and after the work of an entry."""
+    if entry.merge and (base := source.find(f"{entry.merge}^1")):
+        return base, entry.merge
+    onto = entry.onto or into
+    base = source.ask("merge-base", onto, entry.commit) if onto else ""
+    if not base:
+        raise TeamError(f"the commits of {entry.id} are gone from the repository")
+    return base, entry.commit
+
+
+def _cut(content: bytes) -> dict[str, Any]:
+    return {"diff": content[:MOST].decode(errors="replace"), "cut": len(content) > MOST}
