@@ -3,10 +3,11 @@ import { act } from './api.js';
 import { button, fill, h } from './dom.js';
 
 let quiet = 0;
+const $ = (id) => document.getElementById(id);
 
 // Show a message; screen readers announce it.
 export function announce(text, bad = false) {
-  const said = document.getElementById('said');
+  const said = $('said');
   clearTimeout(quiet);
   said.className = bad ? 'bad' : '';
   fill(said, text);
@@ -15,8 +16,7 @@ export function announce(text, bad = false) {
 
 // Remove the error of the view that is left.
 export function forgive() {
-  const said = document.getElementById('said');
-  if (said.className === 'bad') fill(said);
+  if ($('said').className === 'bad') fill($('said'));
 }
 
 export async function attempt(work, silent = false) {
@@ -33,15 +33,23 @@ export async function attempt(work, silent = false) {
 export const doing = (what, facts) => attempt(() => act(what, facts));
 
 // Show a dialog; return the text of the button that closed it, or an empty string.
-export function ask(title, content, words) {
-  const dialog = document.getElementById('dialog');
+export function ask(title, content, words, kind = 'primary') {
+  const dialog = $('dialog');
   return new Promise((done) => {
     const close = (word) => () => { dialog.close(word); };
-    dialog.replaceChildren(h('h2', { id: 'asked' }, title), ...content, h('p.bar', {}, words.map((word) => button(word, close(word)))));
+    const choices = words.map((word, n) => button(word, close(word), { class: n || words.length === 1 ? null : kind }));
+    dialog.replaceChildren(h('h2', { id: 'asked' }, title), ...content, h('p.bar', {}, choices.reverse()));
     dialog.addEventListener('close', () => { done(dialog.returnValue); }, { once: true });
     dialog.returnValue = '';
-    dialog.showModal();
+    if (!dialog.open) dialog.showModal();
   });
+}
+
+// Show a form in a dialog, which closes when the form was accepted.
+export function open(title, form) {
+  const dialog = $('dialog');
+  dialog.replaceChildren(h('h2', { id: 'asked' }, title), form, h('p.bar', {}, button('Cancel', () => dialog.close(''), { class: 'plain' })));
+  if (!dialog.open) dialog.showModal();
 }
 
 // A button that is disabled, with the reason as its title, if `why` is not empty.
@@ -57,7 +65,7 @@ export function able(text, act, why, facts = {}) {
 const off = (why) => (why ? { 'aria-disabled': 'true', title: why } : {});
 
 export async function confirmed(question, word) {
-  return (await ask(question, [], [word, 'Cancel'])) === word;
+  return (await ask(question, [], [word, 'Cancel'], 'danger')) === word;
 }
 
 // A form whose fields are sent as an action, unless `why` gives a reason against it.
@@ -65,7 +73,7 @@ export function form(label, fields, word, what, values, why = '') {
   const send = async (event) => {
     event.preventDefault();
     const sent = event.target;
-    const { title } = sent.querySelector('button');
+    const { title } = sent.querySelector('button.primary');
     if (title) {
       announce(title, true);
       return;
@@ -74,8 +82,9 @@ export function form(label, fields, word, what, values, why = '') {
     if (!await doing(what, values(found))) return;
     sent.reset();
     before = '';
+    sent.closest('dialog')?.close('');
   };
-  return h('form', { onsubmit: send, 'aria-label': label }, fields, h('button', off(why), word));
+  return h('form', { onsubmit: send, 'aria-label': label }, fields, h('button.primary', off(why), word));
 }
 
 // A repeated message keeps its key, so that it arrives once.
@@ -86,4 +95,36 @@ export function once(facts) {
   const text = JSON.stringify(facts);
   if (text !== before) [key, before] = [crypto.randomUUID(), text];
   return { ...facts, key };
+}
+
+// Repeat a request after each change, one request at a time, and show the last answer.
+export function latest(question, shown) {
+  let asking = false;
+  let again = false;
+  return async function look() {
+    if (asking) {
+      again = true;
+      return;
+    }
+    asking = true;
+    try {
+      shown(await question());
+    } catch (error) {
+      if (error.status !== 401) announce(error.message, true);
+    }
+    asking = false;
+    if (again) {
+      again = false;
+      look();
+    }
+  };
+}
+
+// The same, at most once in some milliseconds, for answers that take the server a while.
+export function seldom(look, pause) {
+  let due = 0;
+  return {
+    look: () => { due ||= setTimeout(() => { due = 0; look(); }, pause); },
+    close: () => clearTimeout(due),
+  };
 }

@@ -4,6 +4,8 @@ const KEY = 'teamd-token';
 const PAUSES = [250, 500, 1000, 2000, 5000];
 const SILENT = 40000; // milliseconds; the server sends something every 15 s
 let token = '';
+let base = '/api/';
+let current = null; // ends the present stream
 try { token = sessionStorage.getItem(KEY) ?? ''; } catch { /* blocked: the link works until a reload */ }
 
 // Store the token of a link, and remove it from the address bar.
@@ -12,8 +14,14 @@ export function takeToken(hash = location.hash) {
   if (!found) return false;
   token = found[1];
   try { sessionStorage.setItem(KEY, token); } catch { /* as above */ }
-  history.replaceState(null, '', location.pathname + '#/');
+  history.replaceState(null, '', `${location.pathname}#/`);
   return true;
+}
+
+// Ask for another team of the person's from now on; an empty key means the team of the link.
+export function chooseTeam(key) {
+  base = key ? `/api/team/${key}/` : '/api/';
+  current?.abort();
 }
 
 export const hasToken = () => token !== '';
@@ -28,12 +36,12 @@ async function answer(response) {
 
 export async function get(what, facts = {}, signal = undefined) {
   const query = new URLSearchParams(facts).toString();
-  return answer(await fetch(`/api/${what}${query ? `?${query}` : ''}`, { headers: headers(), signal, credentials: 'omit' }));
+  return answer(await fetch(`${base}${what}${query ? `?${query}` : ''}`, { headers: headers(), signal, credentials: 'omit' }));
 }
 
 export async function act(what, facts) {
   const posted = { method: 'POST', body: JSON.stringify(facts), headers: headers({ 'Content-Type': 'application/json' }), credentials: 'omit' };
-  return (await answer(await fetch(`/api/do/${what}`, posted))).text;
+  return (await answer(await fetch(`${base}do/${what}`, posted))).text;
 }
 
 // Follow the events forever. `told(name, value, id)` gets each, `link(state, why)` the connection's state.
@@ -41,6 +49,7 @@ export async function follow(told, link) {
   let failures = 0;
   for (;;) {
     const used = token;
+    const asked = base;
     try {
       await stream((event) => {
         if (!failures) link('open');
@@ -53,6 +62,10 @@ export async function follow(told, link) {
       if (error.status === 401) {
         link('refused', error.message);
         await change(used);
+        failures = 0;
+        continue;
+      }
+      if (asked !== base) {
         failures = 0;
         continue;
       }
@@ -69,6 +82,8 @@ async function change(used) {
 
 async function stream(told, opened) {
   const ending = new AbortController();
+  const from = base;
+  current = ending;
   let silence = 0;
   const heard = () => {
     clearTimeout(silence);
@@ -76,7 +91,7 @@ async function stream(told, opened) {
   };
   heard();
   try {
-    const response = await fetch('/api/events', { headers: headers(), signal: ending.signal, cache: 'no-store', credentials: 'omit' });
+    const response = await fetch(`${base}events`, { headers: headers(), signal: ending.signal, cache: 'no-store', credentials: 'omit' });
     if (!response.ok) await answer(response);
     opened();
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -87,7 +102,7 @@ async function stream(told, opened) {
       heard();
       const whole = (rest + value).split('\n\n');
       rest = whole.pop();
-      whole.map(parse).filter(Boolean).forEach(told);
+      if (from === base) whole.map(parse).filter(Boolean).forEach(told);
     }
   } finally {
     clearTimeout(silence);

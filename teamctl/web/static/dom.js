@@ -53,7 +53,7 @@ const KEPT = new Set(['open', 'value', 'selected', 'checked', 'hidden']); // the
 // Change `old` into `made`, node by node, so that unchanged nodes keep focus and selection. Items
 // of a list have a `data-key`. The listeners of `old` stay, so they must depend only on names.
 export function morph(old, made) {
-  const other = old.nodeName !== made.nodeName || (old.nodeName === 'BUTTON' && old.textContent !== made.textContent);
+  const other = old.nodeName !== made.nodeName || (old.nodeName === 'BUTTON' && (old.textContent !== made.textContent || old.dataset.key !== made.dataset.key));
   if (other) {
     old.replaceWith(made);
     return;
@@ -94,8 +94,51 @@ function children(old, made) {
 }
 
 export const table = (label, heads, body) => h('div.scroll', { tabindex: 0, role: 'region', 'aria-label': label },
-  h('table', {}, h('thead', {}, h('tr', {}, heads.map((one) => h('th', { scope: 'col' }, one)))), body));
+  h('table', {}, h('thead', {}, h('tr', {}, heads.map((one) => h(NUMBERS.has(one) ? 'th.number' : 'th', { scope: 'col' }, one)))), body));
 
-export const field = (label, input) => h('label', {}, h('span', {}, label), input);
+const NUMBERS = new Set(['Context', 'Cost', 'Mail', 'Turns', 'CPU', 'Memory', 'Calls', 'In', 'From cache', 'To cache', 'Out', 'Tokens']);
+
+export const row = (key, cells, heads, facts = {}) => h('tr', { 'data-key': key, ...facts },
+  cells.map((cell, n) => h(n ? (NUMBERS.has(heads[n]) ? 'td.number' : 'td') : 'th', { 'data-head': heads[n], scope: n ? null : 'row' }, cell)));
+
+export const field = (label, input, facts = {}) => h('label', facts, h('span', {}, label), input);
 
 export const button = (text, act, facts = {}) => h('button', { type: 'button', onclick: act, ...facts }, text);
+
+// Icons of 16 units, drawn with one line.
+const ICONS = {
+  overview: 'M2 2h5v6H2zM9 2h5v3H9zM9 8h5v6H9zM2 11h5v3H2z', chat: 'M2 3h12v8H7l-3 3v-3H2z', mail: 'M2 3h12v10H2zM2 4l6 5 6-5', board: 'M2 2h3v12H2zM6.5 2h3v8h-3zM11 2h3v5h-3z',
+  queue: 'M4 2v12M4 6c0 4 8 1 8 6M12 2v4M2 4l2-2 2 2M10 10l2 2 2-2', changes: 'M4 2h6l3 3v9H4zM6.5 8h4M8.5 6v4M6.5 12h4', usage: 'M2 14h12M3.5 11V8M8 11V3M12.5 11V6', log: 'M2 4h12M2 8h12M2 12h8', help: 'M5.5 6a2.5 2.5 0 1 1 3.5 2.300c-.8.4-1 .9-1 1.700M8 12.5v.5',
+  play: 'M5 3l7 5-7 5z', circle: 'M8 3.5a4.5 4.5 0 1 1 0 9 4.5 4.5 0 0 1 0-9', hand: 'M8 2.5v7M8 12v1', pause: 'M5.5 3v10M10.5 3v10', cross: 'M4 4l8 8M12 4l-8 8', square: 'M4 4h8v8H4z', check: 'M3 8.5l3.5 3.5L13 4.5',
+  bell: 'M4 11V7a4 4 0 0 1 8 0v4l1 1.5H3zM7 14h2', plus: 'M8 3v10M3 8h10', search: 'M7 2.5a4.5 4.5 0 1 1 0 9 4.5 4.5 0 0 1 0-9M10.5 10.5L14 14', send: 'M2 8l12-5-4 11-3-5z', link: 'M6 10l4-4M7 4l2-2 5 5-2 2M9 12l-2 2-5-5 2-2', menu: 'M2 4h12M2 8h12M2 12h12', sun: 'M8 5a3 3 0 1 1 0 6 3 3 0 0 1 0-6M8 1v1.5M8 13.5V15M1 8h1.5M13.5 8H15M3 3l1 1M12 12l1 1M13 3l-1 1M4 12l-1 1',
+};
+
+export const icon = (name) => svg('svg', { class: 'icon', viewBox: '0 0 16 16', 'aria-hidden': 'true', 'data-icon': name }, svg('path', { d: ICONS[name] ?? ICONS.circle }));
+
+const HUES = ['cyan', 'magenta', 'green', 'yellow', 'blue', 'red'];
+
+// The colour of a teammate: that of the roster, otherwise one of its name.
+export function hue(name, members = []) {
+  if (name === 'user' || name === 'you') return 'you';
+  const own = members.find((one) => one.name === name)?.color;
+  if (HUES.includes(own)) return `${own}${members.filter((one) => one.color === own).findIndex((one) => one.name === name) % 2 ? '2' : ''}`;
+  return HUES[[...String(name)].reduce((sum, one) => (sum * 31 + one.codePointAt(0)) % 997, 7) % HUES.length];
+}
+
+export const avatar = (name, members, big = false) => h(`span.avatar.hue-${hue(name, members)}${big ? '.big' : ''}`, { 'aria-hidden': 'true' }, [...String(name || '?')][0].toUpperCase());
+
+// An empty state: the fact, and the next step.
+export const empty = (text, ...next) => h('div.empty', {}, h('p', {}, text), next.length ? h('p.note', {}, next) : null);
+
+export const head = (title, ...more) => h('div.head', {}, h('h1', {}, title), more.length ? h('div.actions', {}, more) : null);
+
+export const card = (title, ...content) => h('section.card', {}, title ? h('h2', {}, title) : null, content);
+
+// A group of buttons of which one is chosen.
+export const segments = (label, words, chosen, pick) => h('div.segments', { role: 'group', 'aria-label': label },
+  Object.entries(words).map(([key, text]) => button(text, () => pick(key), { 'data-key': key, 'aria-pressed': String(key === chosen) })));
+
+// Addresses of the page; those of another team begin with its key.
+let prefix = '';
+export const choose = (key) => { prefix = key ? `team-${key}/` : ''; };
+export const to = (view, argument = '') => `#/${prefix}${view}${argument === '' ? '' : `/${encodeURIComponent(argument)}`}`;

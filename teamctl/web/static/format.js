@@ -1,25 +1,34 @@
 // Numbers, times and states in words.
-import { h } from './dom.js';
+import { h, icon } from './dom.js';
 
-const SIGNS = { working: '▶', idle: '○', waiting: '?', paused: '‖', failed: '✗', shutdown: '■' };
+const SIGNS = { working: 'play', idle: 'circle', waiting: 'hand', paused: 'pause', failed: 'cross', crashed: 'cross', shutdown: 'square' };
 
-export const clock = (seconds) => (seconds ? new Date(seconds * 1000).toLocaleTimeString([], { hour12: false }) : '–');
+// Seconds since the epoch, from a number or from ISO text; 0 if not known.
+export const seconds = (value) => (typeof value === 'string' ? Date.parse(value) / 1000 || 0 : value || 0);
 
-export const moment = (seconds) => {
-  if (!seconds) return 'not known';
-  const at = new Date(seconds * 1000);
-  const two = (n, width = 2) => String(n).padStart(width, '0');
+export const clock = (value) => (seconds(value) ? new Date(seconds(value) * 1000).toLocaleTimeString([], { hour12: false }) : '–');
+
+const two = (n, width = 2) => String(n).padStart(width, '0');
+
+export const hour = (value) => {
+  const at = new Date(seconds(value) * 1000);
+  return `${two(at.getHours())}:${two(at.getMinutes())}`;
+};
+
+export const moment = (value) => {
+  if (!seconds(value)) return 'not known';
+  const at = new Date(seconds(value) * 1000);
   const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${two(at.getMilliseconds(), 3)}`;
 };
 
-export function duration(seconds) {
-  const whole = Math.max(0, Math.floor(seconds));
+export function duration(length) {
+  const whole = Math.max(0, Math.floor(length));
   const [minutes, hours, days] = [60, 3600, 86400].map((unit) => Math.floor(whole / unit));
   if (!minutes) return `${whole}s`;
   if (!hours) return `${minutes}m`;
-  if (!days) return `${hours}h${String(minutes % 60).padStart(2, '0')}m`;
-  return `${days}d${String(hours % 24).padStart(2, '0')}h`;
+  if (!days) return `${hours}h${two(minutes % 60)}m`;
+  return `${days}d${two(hours % 24)}h`;
 }
 
 export function count(number) {
@@ -36,13 +45,16 @@ export const usd = (amount) => (amount === null || amount === undefined ? '?' : 
 
 export const percent = (share) => (share === null || share === undefined ? '–' : `${Math.round(share * 100)} %`);
 
-// The state as a sign and a word, never only as a color.
-export const state = (status) => h(`span.state.is-${/^[a-z]+$/.test(status) ? status : 'other'}`, {}, h('span', { 'aria-hidden': 'true' }, SIGNS[status] ?? '•'), ` ${status}`);
+export const many = (number, one, more = `${one}s`) => `${number} ${number === 1 ? one : more}`;
+
+// The state as an icon and a word, never only as a color.
+export const state = (status) => h(`span.state.is-${/^[a-z]+$/.test(status) ? status : 'other'}`, {}, icon(SIGNS[status] ?? 'circle'), h('span', {}, String(status).replace('_', ' ')));
 
 // The time since a moment, which updates each second.
-export function ago(seconds) {
-  if (!seconds) return '–';
-  return h('time', { datetime: new Date(seconds * 1000).toISOString(), 'data-at': seconds }, duration(Date.now() / 1000 - seconds));
+export function ago(value) {
+  const at = seconds(value);
+  if (!at) return '–';
+  return h('time', { datetime: new Date(at * 1000).toISOString(), 'data-at': at }, duration(Date.now() / 1000 - at));
 }
 
 setInterval(() => {

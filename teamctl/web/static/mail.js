@@ -1,68 +1,64 @@
-// The mail of the whole team, with search, and the steps of one message.
+// The mail of the whole team, with search, the traffic between members, and the steps of one message.
 import { get } from './api.js';
-import { announce } from './acts.js';
-import { field, h } from './dom.js';
-import { clock, moment } from './format.js';
-import { sendTo } from './overview.js';
+import { form, latest, once, open } from './acts.js';
+import { avatar, button, card, empty, field, h, head, icon, to } from './dom.js';
+import { clock, many, moment } from './format.js';
+import { traffic } from './charts.js';
+import { markdown } from './markdown.js';
 
-const STAGES = { queued: 'waits', taken: 'under way', delivered: 'read', rejected: 'rejected' };
+const STAGES = { queued: ['waits', 'warn'], taken: ['under way', ''], delivered: ['read', ''], rejected: ['rejected', 'bad'] };
+const LONG = 700;
 
 export function mail({ known, argument, redraw }) {
   let words = argument;
   let found = null;
   const search = latest(() => get('mail', { words }), (answer) => { found = answer; redraw(); });
-  const typed = (event) => {
-    words = event.target.value;
+  const set = (next) => {
+    words = next;
     search();
-    history.replaceState(null, '', `#/mail/${encodeURIComponent(words)}`);
+    history.replaceState(null, '', to('mail', words));
+  };
+  const typed = (event) => set(event.target.value);
+  const pick = (event) => {
+    const name = event.target.closest?.('[data-find]')?.dataset.find;
+    if (!name) return;
+    document.querySelector('input[type=search]').value = name;
+    set(name);
   };
   search();
+  const members = () => known.team.members ?? [];
   return {
     told: (name) => name === 'mail' && search(),
     draw: () => [
-      h('h2', {}, 'Mail of the team'),
-      h('form', { role: 'search', onsubmit: (event) => event.preventDefault() }, field('Search ', h('input', { type: 'search', value: words, oninput: typed }))),
-      h('p.note', { role: 'status' }, found ? `${found.found} message${found.found === 1 ? '' : 's'}${found.found > found.messages.length ? `, the newest ${found.messages.length} are shown` : ''}` : 'Looking …'),
-      messages(found?.messages ?? []),
-      known.may && compose(known.team.members ?? []),
+      head('Mail', known.may && members().length ? button([icon('plus'), 'Write'], () => open('Write', compose(members())), { class: 'primary' }) : null),
+      h('div.columns', {},
+        h('div', {},
+          h('form', { role: 'search', 'data-key': 'search', onsubmit: (event) => event.preventDefault() }, field('Search', h('input', { type: 'search', value: words, oninput: typed, placeholder: 'names, words, ids' }))),
+          h('p.note', { role: 'status' }, found ? `${many(found.found, 'message')}${found.found > found.messages.length ? `, the newest ${found.messages.length} are shown` : ''}` : 'Looking …'),
+          found && card('', found.messages.length ? messages(found.messages, members()) : empty(words ? 'No message has these words.' : 'No mail yet.', words ? 'Search looks at names, ids, summaries and texts.' : 'What teammates and you write to each other appears here.'))),
+        h('aside', { 'aria-label': 'Traffic' }, found?.traffic?.length ? card('Who writes to whom', h('div', { onclick: pick }, traffic(found.traffic, members())), busiest(found.traffic)) : null)),
     ],
   };
 }
 
-export function messages(found) {
-  return h('ol.plain.mail', { 'data-key': 'mail' }, found.map((one) => h('li.card', { 'data-key': `${one.to} ${one.from} ${one.id || one.position}` },
-    h('p', {}, h('time', {}, clock(one.sent ?? one.delivered)), ' ', h('strong', {}, one.from), ' → ', h('strong', {}, one.to), ' ',
-      one.type === 'message' ? null : h('span.tag', {}, one.type), ' ', h('span.tag', {}, STAGES[one.stage] ?? one.stage, one.position ? `, place ${one.position}` : ''), ' ',
-      one.id && h('a', { href: `#/way/${encodeURIComponent(one.id)}`, 'aria-label': `Way of the message from ${one.from} to ${one.to}` }, 'way')),
-    one.summary ? h('p', {}, h('strong', {}, one.summary)) : null,
-    h('pre', {}, one.content, one.more ? ` … ${one.more} more characters` : ''))));
+const busiest = (pairs) => h('ol.plain', {}, pairs.slice(0, 6).map(([from, other, number]) => h('li.note', {}, `${from} → ${other}: ${number}`)));
+
+export function messages(found, members = []) {
+  return h('ol.plain.mail', { 'data-key': 'mail' }, found.map((one) => {
+    const [stage, kind] = STAGES[one.stage] ?? [one.stage, ''];
+    const at = one.sent ?? one.delivered;
+    return h('li', { 'data-key': `${one.to} ${one.from} ${one.id || one.position}` }, avatar(one.from, members),
+      h('p.by', {}, h('strong', {}, one.from, ' → ', one.to), one.type === 'message' ? null : h('span.tag', {}, one.type), kind ? h(`span.tag.${kind}`, {}, stage, one.position ? `, place ${one.position}` : '') : null),
+      h('span', {}, h('time', { title: moment(at) }, clock(at)), ' ', one.id && h('a.note', { href: to('way', one.id), 'aria-label': `Way of the message from ${one.from} to ${one.to}` }, 'way')),
+      h('div.body', {}, one.summary ? h('p', {}, h('strong', {}, one.summary)) : null,
+        one.content.length > LONG ? h('details', {}, h('summary', {}, `${one.content.slice(0, 240)} …`), markdown(one.content)) : markdown(one.content), one.more ? h('p.note', {}, `… ${one.more} more characters`) : null));
+  }));
 }
 
 function compose(members) {
-  return h('section', { 'data-key': 'compose' }, h('h2', {}, 'Write'), members.map((one) => h('details', { 'data-key': one.name }, h('summary', {}, `To ${one.name}`), sendTo(one.name))));
-}
-
-// Repeat a request after each change, one request at a time, and show the last answer.
-export function latest(question, shown) {
-  let asking = false;
-  let again = false;
-  return async function look() {
-    if (asking) {
-      again = true;
-      return;
-    }
-    asking = true;
-    try {
-      shown(await question());
-    } catch (error) {
-      if (error.status !== 401) announce(error.message, true);
-    }
-    asking = false;
-    if (again) {
-      again = false;
-      look();
-    }
-  };
+  const choice = h('select', { name: 'to' }, members.map((one) => h('option', {}, one.name)));
+  const fields = [field('To', choice), field('Text', h('textarea', { name: 'text', rows: 5, required: true }))];
+  return form('Write a message', fields, 'Send', 'send', once);
 }
 
 const STEPS = [
@@ -88,16 +84,16 @@ export function way({ argument, redraw }) {
   look();
   const go = (event) => {
     event.preventDefault();
-    location.hash = `#/way/${encodeURIComponent(new FormData(event.target).get('id'))}`;
+    location.hash = to('way', new FormData(event.target).get('id'));
   };
   return {
     told: (name) => name === 'mail' && look(),
     draw: () => [
-      h('h2', {}, 'The way of a message'),
-      h('p', {}, 'A message is a line in a file. Its receiver takes the line out when it next looks, and then it stands in the conversation that the model reads. Nothing is lost on the way, whoever is killed when.'),
-      h('form.bar', { onsubmit: go, 'aria-label': 'Find a message' }, field('Id of a message ', h('input', { name: 'id', value: argument, autocomplete: 'off' })), h('button', {}, 'Show')),
+      head('The way of a message'),
+      card('', h('p', {}, 'A message is a line in a file. Its receiver takes the line out when it next looks. Then it is in the conversation that the model reads. Nothing is lost on the way, even if a process is killed.'),
+        h('form.bar', { onsubmit: go, 'aria-label': 'Find a message' }, field('Id of a message', h('input', { name: 'id', value: argument, autocomplete: 'off' })), h('button', {}, 'Show'))),
       trouble && h('p.bad', {}, trouble),
-      !argument && h('p', {}, 'The mail view has a link to the way of each message.'),
+      !argument && h('p.note', {}, 'The mail view has a link to the way of each message.'),
       (found?.receivers ?? []).map(picture),
     ],
   };
@@ -105,7 +101,7 @@ export function way({ argument, redraw }) {
 
 function picture(one) {
   const past = reached(one);
-  return h('section', { 'data-key': one.to }, h('h3', {}, `${one.id} to ${one.to}`),
+  return h('section.card', { 'data-key': one.to }, h('h2', {}, `${one.id} to ${one.to}`),
     one.stage === 'rejected' ? h('p.bad', {}, `Rejected, and kept in ${one.file}`) : null,
     h('ol.way', {}, STEPS.map(([key, title, words]) => h(`li.step${past[key] ? '.past' : ''}`, { 'data-stage': key, 'data-at': one[key] },
       h('span', { 'aria-hidden': 'true' }, past[key] ? '●' : '○'), h('strong', {}, ` ${title}`), h('span.note', {}, past[key] ? '' : ' (not yet)'),

@@ -1,30 +1,37 @@
-// The page: the known state, the current view, and the actions of all views.
-import { follow, get, hasToken, takeToken } from './api.js';
+// The page: the known state, the current view, and the shell around all views.
+import { chooseTeam, follow, get, hasToken, takeToken } from './api.js';
 import { ask, attempt, announce, forgive } from './acts.js';
-import { button, fill, h } from './dom.js';
+import { button, choose, fill, h, icon, to } from './dom.js';
 import { overview } from './overview.js';
-import { waiting } from './waiting.js';
+import { bar, drawer, inform, offerNotifications, waitingFor } from './waiting.js';
+import { chat } from './chat.js';
 import { mail, way } from './mail.js';
 import { member } from './member.js';
-import { board, queue, usage } from './tables.js';
-import { lesson, roster } from './pictures.js';
+import { board } from './board.js';
+import { changes, queue } from './changes.js';
+import { usage } from './usage.js';
+import { log } from './log.js';
+import { help, KEYS, lesson, roster } from './help.js';
 
 const VIEWS = {
-  '': ['Overview', overview], mail: ['Mail', mail], board: ['Board', board], queue: ['Queue', queue],
-  usage: ['Usage', usage], roster: ['Roster file', roster], way: ['Way of a message', way],
-  lesson: ['Subagent or teammate?', lesson], member: [null, member],
+  '': ['Overview', overview, 'overview'], chat: ['Chat', chat, 'chat'], mail: ['Mail', mail, 'mail'], board: ['Board', board, 'board'], queue: ['Queue', queue, 'queue'],
+  changes: ['Changes', changes, 'changes'], usage: ['Usage', usage, 'usage'], log: ['Log', log, 'log'], help: ['Help', help, 'help'],
+  member: [null, member], roster: [null, roster, 'help', 'Roster file'], way: [null, way, 'help', 'Way of a message'], lesson: [null, lesson, 'help', 'Subagent or teammate?'],
 };
-const KEYS = [['1 – 8', 'the views, in their order'], ['w', 'what waits for you'], ['/', 'search'], ['?', 'these keys'], ['Esc', 'close a dialog']];
+const NAMED = Object.entries(VIEWS).filter(([, [title]]) => title);
 
 const $ = (id) => document.getElementById(id);
-const known = { may: false }; // the parts of the state by name
+const known = { may: false, project: '', teams: [] }; // the parts of the state by name
 let boot = '';
+let team = ''; // the key of another team; empty for the team of the link
 let shown = null; // the current view: its name, and its functions
 let due = 0;
 
 function route() {
-  const [name = '', argument = ''] = location.hash.replace(/^#\/?/, '').split('/');
-  return { name: VIEWS[name] ? name : '', argument: decode(argument) };
+  const parts = location.hash.replace(/^#\/?/, '').split('/');
+  const other = parts[0].startsWith('team-') ? parts.shift().slice(5) : '';
+  const [name = '', argument = ''] = parts;
+  return { other: /^[0-9a-f]{16}$/.test(other) ? other : '', name: Object.hasOwn(VIEWS, name) ? name : '', argument: decode(argument) };
 }
 
 function decode(text) {
@@ -34,16 +41,38 @@ function decode(text) {
 // Show the view in the address, drawing all of it.
 function open() {
   if (takeToken()) start();
+  const { other, name, argument } = route();
+  if (other !== team) change(other);
   shown?.close?.();
   forgive();
-  const { name, argument } = route();
-  const [title, view] = VIEWS[name];
+  const [title, view, , long] = VIEWS[name];
   const main = $('main');
   main.replaceChildren();
-  main.setAttribute('aria-label', title ?? argument);
-  shown = { name, ...view({ known, argument, redraw, root: main }) };
-  document.title = `${title ?? argument} – ${known.team?.team_name ?? 'teamd'}`;
+  main.setAttribute('aria-label', title ?? long ?? argument.split('|')[0]);
+  shown = null;
+  shown = { name, argument, ...view({ known, argument, redraw, root: main }) };
+  entitle();
+  scrollTo(0, 0);
   draw();
+}
+
+// Leave the state of one team for another.
+function change(other) {
+  team = other;
+  choose(team);
+  chooseTeam(team);
+  boot = '';
+  for (const part of ['team', 'mail', 'roster', 'board', 'queue', 'usage', 'sizes']) delete known[part];
+  drawer.close();
+  start();
+}
+
+function entitle() {
+  const { name, argument } = route();
+  const [title, , , long] = VIEWS[name];
+  const where = [title ?? long ?? argument.split('|')[0], known.team?.team_name, known.project].filter(Boolean);
+  const waits = waitingFor(known).length;
+  document.title = `${waits ? `(${waits}) ` : ''}${[...new Set(where)].join(' – ')}`;
 }
 
 function redraw() {
@@ -53,24 +82,60 @@ function redraw() {
 function draw() {
   cancelAnimationFrame(due);
   due = 0;
+  shell();
   if (!known.team) return;
-  fill($('name'), known.team.team_name ?? 'teamd');
-  const here = route().name;
-  const named = Object.entries(VIEWS).filter(([, [title]]) => title);
-  fill($('views'), named.map(([name, [title]]) => h('a', { href: `#/${name}`, 'aria-current': name === here && 'page' }, title)));
-  fill($('tools'), known.reading ? button('Read-only link', handOn) : known.may ? null : h('span.note', {}, 'read-only'), button('Keys', help));
-  waiting($('waiting'), known);
+  bar($('bar'), known, shown.name);
+  drawer.draw(known);
+  entitle();
   if (shown?.draw) fill($('main'), shown.draw());
+}
+
+// The sidebar: the views, the teams of this person, and settings of the page.
+function shell() {
+  const [, , here] = VIEWS[shown?.name ?? ''];
+  const counts = badges();
+  fill($('brand'), h('strong', {}, known.team?.team_name ?? 'teamd'), known.project === known.team?.team_name ? null : h('span', {}, known.project));
+  fill($('views'), h('ul', {}, NAMED.map(([name, [title, , sign]]) => h('li', {}, h('a', { href: to(name), 'aria-current': sign === here && 'page' }, icon(sign), h('span', {}, title), counts[name] ? h(`span.badge${name ? '.quiet' : ''}`, {}, counts[name]) : null)))));
+  fill($('teams'), known.teams.length > 1 ? [h('h2', {}, 'Your teams'), h('ul', {}, known.teams.map(project))] : null);
+  const theme = document.documentElement.dataset.theme ?? 'system';
+  fill($('tools'),
+    h('label', { 'data-key': 'theme' }, h('span', {}, 'Colours'), h('select', { onchange: paint, 'aria-label': 'Colours' }, ['system', 'light', 'dark'].map((word) => h('option', { value: word, selected: word === theme }, word)))),
+    offerNotifications(redraw),
+    known.reading ? button([icon('link'), 'Read-only link'], handOn, { class: 'plain' }) : known.may ? null : h('span.note', {}, 'read-only'));
+}
+
+function badges() {
+  const open = (known.board?.tasks ?? []).filter((one) => one.status !== 'completed').length;
+  const queued = (known.queue?.queue ?? []).filter((one) => ['waiting', 'checking'].includes(one.state)).length;
+  return { '': waitingFor(known).length, mail: known.mail?.waiting, board: open, queue: queued };
+}
+
+function project(one) {
+  const key = one.key === known.key ? '' : one.key;
+  const state = one.requests ? `${one.requests} wait for you` : one.stopped ? `${one.stopped} stopped` : one.running ? `${one.members} in it` : 'teamd is not running';
+  return h('li', { 'data-key': one.key }, h('a', { href: key ? `#/team-${key}/` : '#/', 'aria-current': key === team && 'true', title: one.path },
+    h('span', {}, one.name, h('small', {}, one.project === one.name ? state : `${one.project} · ${state}`)), one.requests ? h('span.badge', {}, one.requests) : null));
+}
+
+function paint(event) {
+  const { value } = event.target;
+  if (value === 'system') delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = value;
+  try {
+    if (value === 'system') localStorage.removeItem('teamd-theme');
+    else localStorage.setItem('teamd-theme', value);
+  } catch { /* blocked: the choice holds until a reload */ }
 }
 
 function told(name, value, id) {
   if (name === 'snapshot') {
     Object.assign(known, value);
-    if (boot && boot !== id) say('The server was started anew; this is how the team is now.');
+    if (boot && boot !== id) announce('The server was started anew; this is how the team is now.');
     boot = id;
   } else {
     known[name] = value;
   }
+  if (name === 'team' || name === 'snapshot') inform(known);
   shown?.told?.(name);
   redraw();
 }
@@ -78,13 +143,10 @@ function told(name, value, id) {
 const LINES = { open: '', lost: 'The server does not answer. Trying again …', refused: 'This link is of a server that has ended.' };
 
 function link(state) {
-  const bar = $('link');
-  bar.className = state === 'open' ? '' : 'bad';
-  fill(bar, LINES[state]);
+  $('link').className = state === 'open' ? '' : 'bad';
+  fill($('link'), LINES[state]);
   fill($('login'), state === 'refused' ? login() : null);
 }
-
-const say = (text) => announce(text);
 
 // A new server has a new token, so an open page needs the new link.
 function login() {
@@ -92,49 +154,59 @@ function login() {
   const take = (event) => {
     event.preventDefault();
     if (takeToken(place.value)) start();
-    else say('That is no link of `teamctl web`.');
+    else announce('That is no link of `teamctl web`.');
   };
-  return h('form.bar', { onsubmit: take }, h('label', {}, h('span', {}, 'Run `teamctl web` and paste the link that it prints: '), place), h('button', {}, 'Connect'));
+  return h('form.card', { onsubmit: take }, h('label', {}, h('span', {}, 'Run `teamctl web` and paste the link that it prints: '), place), h('button.primary', {}, 'Connect'));
 }
 
 async function handOn() {
-  const where = `${location.origin}/#token=${known.reading}`;
-  await ask('A link for others, to look and not to act', [h('p', {}, h('code', {}, where))], ['Close']);
+  await ask('A link for others, to look and not to act', [h('p', {}, h('code', {}, `${location.origin}/#token=${known.reading}`))], ['Close']);
 }
 
-async function help() {
-  const list = KEYS.map(([key, what]) => [h('dt', {}, h('kbd', {}, key)), h('dd', {}, what)]);
-  await ask('Keys', [h('dl', {}, list)], ['Close']);
+async function keys() {
+  await ask('Keys', [h('dl', {}, KEYS.map(([key, what]) => [h('dt', {}, h('kbd', {}, key)), h('dd', {}, what)]))], ['Close']);
 }
 
 function pressed(event) {
+  if (event.key === 'Escape' && drawer.close()) return;
   const typing = event.target.closest?.('input, textarea, select, dialog');
   if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
-  const named = Object.keys(VIEWS).filter((name) => VIEWS[name][0]);
-  if (/^[1-9]$/.test(event.key) && named[event.key - 1] !== undefined) location.hash = `#/${named[event.key - 1]}`;
-  else if (event.key === '?') help();
-  else if (event.key === 'w') $('waiting').querySelector('button, summary')?.focus();
+  if (/^[1-9]$/.test(event.key)) location.hash = to(NAMED[event.key - 1][0]);
+  else if (event.key === '?') keys();
+  else if (event.key === 'w') drawer.open(known);
   else if (event.key === '/') find();
   else return;
   event.preventDefault();
 }
 
 function find() {
-  if (!document.querySelector('input[type=search]')) location.hash = '#/mail';
-  requestAnimationFrame(() => document.querySelector('input[type=search]')?.focus());
+  if (!document.querySelector('input[type=search]')) location.hash = to('mail');
+  setTimeout(() => requestAnimationFrame(() => document.querySelector('input[type=search]')?.focus()));
 }
 
 async function start() {
   await attempt(async () => {
     const session = await get('session');
-    Object.assign(known, { may: session.may_act, reading: session.reading });
+    Object.assign(known, { may: session.may_act, reading: session.reading, project: session.project });
+    if (!team) known.key = session.key;
     redraw();
+    await list();
   }, true);
 }
 
+async function list() {
+  if (document.hidden || !hasToken()) return;
+  await attempt(async () => { known.teams = (await get('teams')).teams; redraw(); }, true);
+}
+
 takeToken();
+choose(route().other);
 addEventListener('hashchange', open);
 addEventListener('keydown', pressed);
+addEventListener('resize', redraw);
+document.addEventListener('visibilitychange', list);
+setInterval(list, 10000);
+$('dialog').addEventListener('close', () => $('dialog').replaceChildren());
 $('skip').addEventListener('click', () => $('main').focus());
 open();
 if (hasToken()) start();

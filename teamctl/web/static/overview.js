@@ -1,15 +1,89 @@
-// All teammates at a glance, the message to all, and the spawn form.
-import { form, once } from './acts.js';
-import { field, h, table } from './dom.js';
-import { ago, count, duration, percent, state, usd } from './format.js';
+// All teammates at a glance: what waits, the figures, the members, and their states over time.
+import { get } from './api.js';
+import { form, latest, once, open, seldom } from './acts.js';
+import { avatar, button, card, empty, field, h, head, icon, row, segments, table, to } from './dom.js';
+import { ago, count, duration, many, percent, state, usd } from './format.js';
+import { lanes, legend, momentAt, momentLink } from './charts.js';
+import { everything, waitingFor } from './waiting.js';
 
-const HEADS = ['Name', 'Role', 'State', 'Since', 'Does now', 'Context', 'Cost', 'Mail', 'Turns', 'CPU', 'Memory'];
+const HEADS = ['Name', 'State', 'Since', 'Does now', 'Context', 'Cost', 'Mail', 'Turns', 'CPU', 'Memory'];
+const HOURS = { 1: '1 h', 6: '6 h', 24: '24 h' };
+let hours = '6';
 
-export function overview({ known }) {
-  return { draw: () => [roster(known.team), known.may && all(), known.may && spawn(known.team)] };
+export function overview({ known, redraw, root }) {
+  const past = followed(redraw, () => ({ hours }));
+  let cursor = null;
+  const pick = (next) => {
+    hours = next;
+    past.ask();
+  };
+  const opened = (event) => {
+    const name = event.target.closest?.('.lane')?.dataset.name;
+    if (name) location.hash = momentLink(name, momentAt(past.found, room(root), event.currentTarget.querySelector('svg'), event));
+  };
+  const moved = (event) => {
+    const members = known.team.members;
+    const step = (past.found.until - past.found.since) / 60;
+    cursor ??= { row: 0, at: past.found.until };
+    if (event.key === 'ArrowLeft') cursor.at = Math.max(past.found.since, cursor.at - step);
+    else if (event.key === 'ArrowRight') cursor.at = Math.min(past.found.until, cursor.at + step);
+    else if (event.key === 'ArrowUp') cursor.row = Math.max(0, cursor.row - 1);
+    else if (event.key === 'ArrowDown') cursor.row = Math.min(members.length - 1, cursor.row + 1);
+    else if (event.key === 'Enter') location.hash = momentLink(members[cursor.row].name, cursor.at);
+    else return;
+    event.preventDefault();
+    redraw();
+  };
+  return {
+    told: (part) => part === 'sizes' && past.look(),
+    close: past.close,
+    draw() {
+      const { team } = known;
+      const members = team.members ?? [];
+      const waits = everything(known);
+      return [
+        head('Overview', known.may && members.length ? button('Broadcast', () => open('Broadcast', all())) : null,
+          known.may && button([icon('plus'), 'Spawn'], () => open('Start or wake a teammate', spawn(team)), { class: 'primary', 'aria-label': 'Spawn a teammate' })),
+        waits && h('section.card', { 'data-key': 'waits' }, h('h2', {}, waitingFor(known).length ? `${many(waitingFor(known).length, 'waits', 'wait')} for you` : 'Needs you'), waits),
+        team.trouble && h('p.bad', {}, team.trouble),
+        members.length ? [figures(known), roster(team), past.found && h('section.card', { 'data-key': 'lanes' },
+          h('div.top', {}, h('h2', {}, 'States over time'), segments('How far back', HOURS, hours, pick)),
+          h('div', { onclick: opened, onkeydown: moved, tabindex: 0, role: 'group', 'aria-label': 'States over time: arrow keys move, Enter opens that moment' }, lanes(past.found, members, room(root), cursor)), legend())]
+          : card('', empty('Nobody is in the team yet.', 'Spawn a teammate, or ', h('a', { href: to('chat') }, 'chat'), ' with a lead that spawns them for you. On a terminal: ', h('code', {}, 'teamctl spawn alice coder "…"'))),
+      ];
+    },
+  };
 }
 
-export const link = (name, text = name, tab = '') => h('a', { href: `#/member/${encodeURIComponent(name)}${tab}` }, text);
+export const room = (root) => Math.max(260, Math.min(root.clientWidth || 900, 2400) - (root.clientWidth > 700 ? 34 : 26));
+
+// The history of the team, asked for again after changes, but seldom.
+export function followed(redraw, facts) {
+  const kept = { found: null };
+  const ask = latest(() => get('history', facts()), (answer) => { kept.found = answer; redraw(); });
+  const pace = seldom(ask, 3000);
+  ask();
+  return Object.assign(kept, { ask, look: pace.look, close: pace.close });
+}
+
+function figures({ team, usage, board, queue }) {
+  const are = (word) => team.members.filter((one) => one.state === word).length;
+  const tasks = board?.tasks ?? [];
+  const queued = (queue?.queue ?? []).filter((one) => ['waiting', 'checking'].includes(one.state)).length;
+  const total = usage?.total;
+  const most = total?.usd_per_day_limit;
+  const tile = (number, label, more, view) => h('li.tile', {}, h('a', { href: to(view) }, h('span', {}, label), h('strong', {}, number), h('small', {}, more)));
+  return h('ul.tiles', { 'data-key': 'tiles' },
+    tile(are('working'), 'Working', `of ${many(team.members.length, 'member')}`, 'log'),
+    tile(total ? usd(total.usd_today) : '–', 'Cost today', most ? `of ${usd(most)} a day` : 'no limit a day', 'usage'),
+    tile(tasks.filter((one) => one.status !== 'completed').length, 'Open tasks', `${tasks.filter((one) => one.status === 'completed').length} completed`, 'board'),
+    tile(queued, 'In the queue', queued ? 'to be merged' : 'nothing to merge', 'queue'),
+    tile(team.unread ?? '?', 'Mail for you', team.unread ? 'unread' : 'all read', 'mail'));
+}
+
+export const link = (name, text = name, tab = '') => h('a', { href: to('member', `${name}${tab}`) }, text);
+
+export const who = (name, members, more = null) => h('span.who', {}, avatar(name, members), h('span', {}, link(name), more ? h('small', {}, more) : null));
 
 // The reason why teamd cannot act on a teammate, which is in one of `states`; empty if it can.
 export function refusal(team, { name, state: status } = {}, states = ['shutdown', 'failed']) {
@@ -27,34 +101,28 @@ export function doing(one, { requests = [] }) {
 }
 
 function roster(team) {
-  const members = team.members ?? [];
-  if (!members.length) return h('p', {}, 'Nobody is in the team yet.');
-  const rows = members.map((one) => {
-    const cells = [link(one.name), one.role, state(one.state), ago(one.since), h('span.cut', {}, doing(one, team)), percent(one.context),
-      usd(one.usd), one.queued ?? '?', count(one.turns), one.cpu_seconds === null ? '–' : duration(one.cpu_seconds), count(one.memory_bytes)];
-    return h('tr', { 'data-key': one.name }, cells.map((cell, n) => h(n ? 'td' : 'th', { 'data-head': HEADS[n], scope: n ? null : 'row' }, cell)));
-  });
-  return h('section', { 'data-key': 'roster' }, h('h2', {}, 'The team'), team.trouble && h('p.bad', {}, team.trouble), table('The team', HEADS, h('tbody', {}, rows)));
+  const rows = team.members.map((one) => row(one.name, [who(one.name, team.members, one.role), state(one.state), ago(one.since), h('span.cut', { title: doing(one, team) || null }, doing(one, team)), percent(one.context),
+    usd(one.usd), one.queued ?? '?', count(one.turns), one.cpu_seconds === null ? '–' : duration(one.cpu_seconds), count(one.memory_bytes)], HEADS, { class: ['idle', 'shutdown'].includes(one.state) ? 'idle' : null }));
+  return h('section.card', { 'data-key': 'roster' }, h('h2', {}, 'The team'), table('The team', HEADS, h('tbody', {}, rows)));
 }
 
 function all() {
-  const fields = [field('To everybody ', h('textarea', { name: 'text', rows: 2, required: true }))];
-  return h('section', { 'data-key': 'all' }, h('h2', {}, 'Broadcast'), form('Broadcast', fields, 'Send to all', 'broadcast', ({ text }) => ({ text })));
+  return form('Broadcast', field('To everybody', h('textarea', { name: 'text', rows: 4, required: true })), 'Send to all', 'broadcast', ({ text }) => ({ text }));
 }
 
 function spawn(team) {
-  const box = (name, label) => h('label', {}, h('input', { type: 'checkbox', name }), ` ${label}`);
+  const box = (name, label) => h('label.check', {}, h('input', { type: 'checkbox', name }), h('span', {}, label));
   const fields = [
-    field('Name ', h('input', { name: 'name', required: true, autocomplete: 'off', pattern: '[A-Za-z0-9][A-Za-z0-9_\\-]{0,63}' })),
-    field('Role ', h('input', { name: 'role', required: true, autocomplete: 'off' })),
-    field('Model (that of the team where empty) ', h('input', { name: 'model', autocomplete: 'off' })),
-    field('Task ', h('textarea', { name: 'prompt', rows: 3, required: true })),
+    field('Name', h('input', { name: 'name', required: true, autocomplete: 'off', pattern: '[A-Za-z0-9][A-Za-z0-9_\\-]{0,63}' })),
+    field('Role', h('input', { name: 'role', required: true, autocomplete: 'off' })),
+    field('Task', h('textarea', { name: 'prompt', rows: 4, required: true })),
+    field('Model (that of the team if empty)', h('input', { name: 'model', autocomplete: 'off' })),
     box('plan', 'acts only on an approved plan'), box('worktree', 'works in a copy of its own'), box('fresh', 'begins a new conversation'),
   ];
-  return h('section', { 'data-key': 'spawn' }, h('details', {}, h('summary', {}, 'Start or wake a teammate'), form('Start or wake a teammate', fields, 'Spawn', 'spawn', (facts) => facts, refusal(team))));
+  return form('Start or wake a teammate', fields, 'Spawn', 'spawn', (facts) => facts, refusal(team));
 }
 
 export function sendTo(name) {
-  const fields = [field(`To ${name} `, h('textarea', { name: 'text', rows: 2, required: true }))];
+  const fields = h('textarea', { name: 'text', rows: 1, required: true, 'aria-label': `To ${name}`, placeholder: `Message to ${name}` });
   return form(`Send to ${name}`, fields, 'Send', 'send', ({ text }) => once({ to: name, text }));
 }

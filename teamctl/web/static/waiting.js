@@ -1,60 +1,102 @@
-// The requests and notices for the person, oldest first, with the fields to answer them.
+// Requests and notices for the person: the slim bar, the drawer, the list, and notifications.
 import { able, announce, doing } from './acts.js';
-import { button, fill, h } from './dom.js';
+import { avatar, button, fill, h, icon, to } from './dom.js';
 import { ago } from './format.js';
+import { markdown } from './markdown.js';
 import { refusal } from './overview.js';
 
 const SHORT = 300;
 const KINDS = { permission_request: 'asks to run', plan_approval_request: 'asks you to approve its plan', shutdown_request: 'asks about its end' };
-let before = new Set();
+let before = null;
 
-export function waiting(bar, known) {
-  const asked = (known.team.requests ?? []).filter((one) => one.yours);
-  const needs = (known.team.notices ?? []).filter((one) => one.kind !== 'waiting');
-  const fresh = asked.filter((one) => !before.has(one.id));
-  before = new Set(asked.map((one) => one.id));
-  const held = bar.contains(document.activeElement) && document.activeElement.closest('[data-key]')?.dataset.key;
-  fill(bar, [
-    asked.length ? h('h2', {}, asked.length === 1 ? '1 waits for you' : `${asked.length} wait for you`) : null,
-    h('ol.plain', {}, asked.map((one) => request(one, known.may))),
-    h('ul.plain', {}, needs.map((one) => need(one, known))),
-  ]);
-  bar.classList.toggle('hidden', !asked.length && !needs.length);
-  if (held && !before.has(held)) (bar.querySelector('button') ?? document.getElementById('main')).focus();
-  if (fresh.length || !asked.length) fill(document.getElementById('news'), fresh.map((one) => `${one.from} waits for you. `));
-  document.title = document.title.replace(/^(\(\d+\) )?/, asked.length ? `(${asked.length}) ` : '');
+export const waitingFor = (known) => (known.team?.requests ?? []).filter((one) => one.yours);
+const needsOf = (known) => (known.team?.notices ?? []).filter((one) => one.kind !== 'waiting');
+
+// One line about what waits, on every view but the overview, which has the whole list.
+export function bar(place, known, view) {
+  const asked = waitingFor(known);
+  const words = asked.length === 1 ? `1 waits for you: ${asked[0].from} ${KINDS[asked[0].type] ?? asked[0].type}` : `${asked.length} wait for you: ${[...new Set(asked.map((one) => one.from))].join(', ')}`;
+  fill(place, asked.length && view ? [h('p', {}, icon('hand'), ' ', words), button('Show', () => drawer.open(known), { 'aria-label': 'Show what waits for you' })] : null);
 }
 
-function request(one, may) {
+export const drawer = {
+  known: null,
+  last: null,
+  place: () => document.getElementById('drawer'),
+  open(known) {
+    this.last = document.activeElement;
+    this.place().hidden = false;
+    this.draw(known);
+    (this.place().querySelector('.requests button') ?? this.place().querySelector('button')).focus();
+  },
+  close() {
+    if (this.place().hidden) return false;
+    this.place().hidden = true;
+    if (this.last?.isConnected) this.last.focus();
+    return true;
+  },
+  draw(known) {
+    if (this.place().hidden) return;
+    fill(this.place(), h('div.head', {}, h('h2', {}, 'What waits for you'), button('Close', () => this.close())), everything(known, true));
+  },
+};
+
+// The requests, oldest first, with the fields to answer them; then the notices.
+export function everything(known, brief = false) {
+  const asked = waitingFor(known);
+  const needs = needsOf(known);
+  if (!asked.length && !needs.length) return brief ? h('p.note', {}, 'Nothing waits for you.') : null;
+  return [asked.length ? h('ol.plain.requests', {}, asked.map((one) => request(one, known))) : null, needs.length ? h('ul.plain.needs', {}, needs.map((one) => need(one, known))) : null];
+}
+
+function request(one, known) {
+  const plan = one.type === 'plan_approval_request';
   const cut = one.content.length > one.what.length || one.what.length > SHORT;
-  return h('li.card', { 'data-key': one.id },
-    h('p', {}, h('a', { href: `#/member/${encodeURIComponent(one.from)}` }, one.from), ` ${KINDS[one.type] ?? one.type} `, ago(one.asked), ' ago ', h('code', {}, one.id)),
-    h('pre.asked', {}, one.type === 'permission_request' || one.what.length <= SHORT ? one.what : `${one.what.slice(0, SHORT)}…`),
-    cut && h('details', {}, h('summary', {}, 'All of it'), h('pre', {}, one.content)),
-    may ? answers(one) : h('p.note', {}, h('code', {}, one.approve_command)));
+  const what = one.type === 'permission_request' || one.what.length <= SHORT ? one.what : `${one.what.slice(0, SHORT)}…`;
+  return h('li', { 'data-key': one.id },
+    h('p.who', {}, avatar(one.from, known.team.members), h('span', {}, h('a', { href: to('member', one.from) }, one.from), ` ${KINDS[one.type] ?? one.type} · `, h('span.note', {}, ago(one.asked), ' ago · ', h('code', {}, one.id)))),
+    plan ? h('div.asked', {}, markdown(one.what)) : h('pre.asked', {}, what),
+    cut && !plan && h('details.note', {}, h('summary', {}, 'All of it'), h('pre', {}, one.content)),
+    known.may ? answers(one) : h('p.note', {}, h('code', {}, one.approve_command)));
 }
 
 function answers(one) {
   const { id, from } = one;
   const answer = (what) => (event) => {
-    const card = event.target.closest('.card');
-    const reason = card.querySelector('input[type=text]').value;
+    const near = event.target.closest('li');
+    const reason = near.querySelector('input:not([type=checkbox])').value;
     if (what === 'reject' && !reason.trim()) {
-      card.querySelector('input[type=text]').focus();
+      near.querySelector('input:not([type=checkbox])').focus();
       announce(`Say why, so that ${from} can do better.`, true);
       return;
     }
-    doing(what, { id, reason, always: card.querySelector('input[type=checkbox]')?.checked ?? false });
+    doing(what, { id, reason, always: near.querySelector('input[type=checkbox]')?.checked ?? false });
   };
-  return h('p.bar', {},
-    button('Approve', answer('approve'), { 'aria-label': `Approve what ${from} asks` }),
-    button('Reject', answer('reject'), { 'aria-label': `Reject what ${from} asks` }),
-    h('label', {}, h('span', {}, 'Reason or feedback '), h('input', { type: 'text', autocomplete: 'off' })),
-    one.grants?.length ? h('label', {}, h('input', { type: 'checkbox' }), ' always, for this team') : null);
+  return h('div.bar', {},
+    h('label', {}, h('input', { autocomplete: 'off', placeholder: 'Reason or feedback', 'aria-label': `Reason or feedback for ${from}` })),
+    one.grants?.length ? h('label.check', {}, h('input', { type: 'checkbox' }), h('span', {}, 'always, for this team')) : null,
+    button('Approve', answer('approve'), { class: 'primary', 'aria-label': `Approve what ${from} asks` }),
+    button('Reject', answer('reject'), { class: 'danger', 'aria-label': `Reject what ${from} asks` }));
 }
 
 function need(one, { may, team }) {
   const { name } = one;
-  return h('li', { 'data-key': `${one.kind} ${name}` }, h('strong', {}, one.text), ' ', h('code', {}, one.command),
-    may && one.kind === 'paused' ? [' ', able('Resume', () => doing('resume', { name }), refusal(team), { 'aria-label': `Resume ${name}` })] : null);
+  return h('li', { 'data-key': `${one.kind} ${name}` }, h('p', {}, one.text, ' ', h('code', {}, one.command)),
+    one.kind === 'mail' ? h('a', { href: to('mail', team.members.some((other) => other.name === 'lead') ? 'user' : 'lead') }, 'Read it') : null,
+    may && one.kind === 'paused' ? able('Resume', () => doing('resume', { name }), refusal(team), { 'aria-label': `Resume ${name}` }) : null);
+}
+
+// Announce new requests to screen readers and, with consent, as notifications of the browser.
+export function inform(known) {
+  const asked = waitingFor(known);
+  const fresh = before ? asked.filter((one) => !before.has(one.id)) : [];
+  if (before && (fresh.length || !asked.length)) fill(document.getElementById('news'), fresh.map((one) => `${one.from} waits for you. `));
+  before = new Set(asked.map((one) => one.id));
+  if (!document.hidden || !globalThis.Notification || Notification.permission !== 'granted') return;
+  for (const one of fresh) new Notification(`${one.from} waits for you`, { body: one.what.slice(0, SHORT), tag: one.id });
+}
+
+export function offerNotifications(redraw) {
+  if (!globalThis.Notification || Notification.permission !== 'default') return null;
+  return button([icon('bell'), 'Notify me'], () => Notification.requestPermission().then(redraw), { class: 'plain', title: 'The browser tells you when somebody waits and this page is not in front' });
 }

@@ -1,7 +1,32 @@
-// Two lessons: the roster beside its file, and when to use a subagent.
-import { button, h, table } from './dom.js';
+// Help: keys, and three lessons: the roster beside its file, the way of a message, and subagents.
+import { button, card, h, head, row, table, to } from './dom.js';
 import { state } from './format.js';
 import { link } from './overview.js';
+
+export const KEYS = [['1 – 9', 'the views, in their order'], ['w', 'what waits for you'], ['/', 'search'], ['← →', 'on the board: move a task'], ['?', 'these keys'], ['Esc', 'close a dialog or the drawer']];
+
+const PICTURES = [
+  ['roster', 'Roster file', 'Who is in the team is one file. See it beside the roster, with its changes marked.'],
+  ['way', 'Way of a message', 'When a message was sent, taken, and put into the conversation.'],
+  ['lesson', 'Subagent or teammate?', 'Six cases to decide.'],
+];
+
+const WORDS = [
+  ['Overview', 'who works on what, what it costs, and what waits for you'], ['Chat', 'you and the agent that leads the team'], ['Mail', 'what members write to each other and to you'], ['Board', 'tasks; idle teammates take those of their role'],
+  ['Queue', 'commits that are merged once their check passes'], ['Changes', 'what every working copy changes; comments become mail'], ['Usage', 'tokens, cost and limits'], ['Log', 'everything that happened in the last day'],
+];
+
+export function help() {
+  const pairs = (list, mark) => h('dl', {}, list.map(([key, what]) => [h('dt', {}, mark(key)), h('dd', {}, what)]));
+  return {
+    draw: () => [
+      head('Help'),
+      h('div.beside', {}, card('The views', pairs(WORDS, (key) => h('strong', {}, key)), h('p.note', {}, 'On a terminal, `teamctl help` explains all commands and topics.')), card('Keys', pairs(KEYS, (key) => h('kbd', {}, key)))),
+      h('h2', {}, 'How it works, in three pictures'),
+      h('div.beside', {}, PICTURES.map(([view, title, what]) => card('', h('h3', {}, h('a', { href: to(view) }, title)), h('p', {}, what)))),
+    ],
+  };
+}
 
 // The values of a document by path.
 function leaves(value, path = '', found = new Map()) {
@@ -29,15 +54,15 @@ export function roster({ known, redraw }) {
     },
     draw() {
       const found = known.roster;
-      if (!found) return [h('h2', {}, 'The roster and its file'), h('p', {}, 'There is no config.json yet.')];
-      if (found.trouble) return [h('h2', {}, 'The roster and its file'), h('p.bad', {}, found.trouble)];
+      if (!found) return [head('The roster and its file'), h('p', {}, 'There is no config.json yet.')];
+      if (found.trouble) return [head('The roster and its file'), h('p.bad', {}, found.trouble)];
       const heads = ['Name', 'Role', 'Status', 'Process'];
-      const rows = (found.members ?? []).map((one) => h('tr', { 'data-key': one.name }, [link(one.name), one.role, state(one.status ?? 'idle'), one.pid ?? '–'].map((cell, n) => h(n ? 'td' : 'th', { 'data-head': heads[n], scope: n ? null : 'row' }, cell))));
+      const rows = (found.members ?? []).map((one) => row(one.name, [link(one.name), one.role, state(one.status ?? 'idle'), one.pid ?? '–'], heads));
       return [
-        h('h2', {}, 'The roster and its file'),
-        h('p', {}, 'Who is in the team stands in one file, config.json. One process writes it, whole, by a rename; everybody else only reads. What has changed last is marked.'),
-        h('div.beside', {}, h('section', {}, h('h3', {}, 'The roster'), table('The roster', heads, h('tbody', {}, rows))),
-          h('section', {}, h('h3', {}, 'config.json'), h('pre', { id: 'file', tabindex: 0, role: 'region', 'aria-label': 'config.json' }, written(found, '', '', changed)))),
+        head('The roster and its file'),
+        h('p', {}, 'Who is in the team is one file, config.json. One process writes it, whole, by a rename; all others only read it. The last changes are marked.'),
+        h('div.beside', {}, card('The roster', table('The roster', heads, h('tbody', {}, rows))),
+          card('config.json', h('pre', { id: 'file', tabindex: 0, role: 'region', 'aria-label': 'config.json' }, written(found, '', '', changed)))),
       ];
     },
   };
@@ -78,7 +103,7 @@ export function lesson({ redraw }) {
     h('p', { role: 'status' }, chosen[n] ? [h('strong', {}, chosen[n] === right ? 'Yes, a ' : 'Rather a ', right, '. '), why] : ''));
   return {
     draw: () => [
-      h('h2', {}, 'Subagent or teammate?'),
+      head('Subagent or teammate?'),
       h('p', {}, 'A subagent is a call: it gets a task, works alone, returns one answer and is gone. A teammate is somebody: a process with a name, an inbox, a memory and limits, that others can write to. Decide for each case.'),
       h('ol.plain', {}, CASES.map(one)),
       h('p', { role: 'status' }, `${chosen.filter((word, n) => word === CASES[n][1]).length} of ${CASES.length} right.`),

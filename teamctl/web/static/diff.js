@@ -1,0 +1,46 @@
+// Diffs by file and line. With `remarks`, each changed line takes a comment.
+import { button, h } from './dom.js';
+import { many } from './format.js';
+
+const MOST = 4000; // lines of one file
+
+export function parse(text) {
+  return text.split(/^(?=diff --git )/m).filter((one) => one.startsWith('diff --git ')).map((one) => {
+    const lines = one.split('\n');
+    if (lines.at(-1) === '') lines.pop();
+    const named = (/^diff --git (?:"?a\/.*?"? )"?b\/(.*?)"?$/.exec(lines[0]) ?? [])[1] ?? lines[0];
+    const [add, del] = ['+', '-'].map((sign) => lines.filter((line) => line.startsWith(sign) && !line.startsWith(sign.repeat(3))).length);
+    return { named, lines, add, del };
+  });
+}
+
+export function files(found, remarks = null) {
+  const parsed = parse(found.diff);
+  if (!parsed.length) return h('p.note', {}, 'Nothing has changed.');
+  return [
+    h('p.note', {}, `${many(parsed.length, 'file')} changed`),
+    parsed.map((one) => h('details.file', { 'data-key': `${found.name} ${one.named}`, open: parsed.length <= 10 },
+      h('summary', {}, h('code', {}, one.named), h('span.plus', {}, `+${one.add}`), h('span.minus', {}, `−${one.del}`)), h('div.diff', {}, lines(found.name, one, remarks)))),
+    found.cut ? h('p.note', {}, 'The rest is cut; `teamctl diff` shows it.') : null,
+  ];
+}
+
+const KINDS = { '+': 'add', '-': 'del', '@': 'at' };
+
+function lines(name, { named, lines: all }, remarks) {
+  let [number, inside] = [0, false];
+  const made = [];
+  for (const text of all.slice(1, MOST)) {
+    const hunk = /^@@ -\d+(?:,\d+)? \+(\d+)/.exec(text);
+    if (hunk) [number, inside] = [Number(hunk[1]) - 1, true];
+    if (!inside && !/^(new file|deleted file|rename|Binary|old mode)/.test(text)) continue;
+    if (inside && !hunk && !text.startsWith('-') && !text.startsWith('\\')) number += 1;
+    const key = `${name}\n${named}\n${number}\n${text}`;
+    const side = inside && !hunk && !text.startsWith('-') ? number : '';
+    made.push(h(`div.line.${KINDS[text[0]] && inside ? KINDS[text[0]] : 'same'}`, {},
+      remarks && side ? button(String(side), () => remarks.open(key), { 'aria-label': `Comment on line ${side} of ${named}` }) : h('span', {}, String(side)), h('span.text', {}, text)));
+    if (remarks) made.push(remarks.draw(key, { name, named, number: side, line: text }));
+  }
+  if (all.length > MOST) made.push(h('p.note', {}, `… ${all.length - MOST} more lines`));
+  return made;
+}
