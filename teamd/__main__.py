@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections import Counter
@@ -14,8 +13,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamd import control, secret_environment
-from teamd.command_line import terminal
-from teamd.command_line.options import IntRange, Seconds, add_examples, team_options, version_option
+from teamd.command_line import documents
+from teamd.command_line.options import (
+    IntRange,
+    Seconds,
+    SuggestingGroup,
+    add_examples,
+    team_options,
+    version_option,
+)
 from teamd.command_line.run import TeamOptions, run
 from teamd.command_line.terminal import plain
 from teamd.errors import DeadlinePassed, ExitCode, NoTeamd, TeamError
@@ -52,7 +58,13 @@ timeout_option = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Program(SuggestingGroup):
+    def describe_known(self, ctx: click.Context) -> str:
+        """Return the hint that lists the commands, and names the other program."""
+        return f"{super().describe_known(ctx)}; `teamctl --help` lists those for the team"
+
+
+@click.group(cls=_Program, context_settings={"help_option_names": ["-h", "--help"]})
 @version_option
 @team_options
 def program(_: TeamOptions) -> None:
@@ -63,18 +75,26 @@ def program(_: TeamOptions) -> None:
 @click.option("--foreground", is_flag=True, help="Stay in the foreground, for service managers.")
 @click.option("--ready-fd", type=_DESCRIPTOR, hidden=True)
 @click.option(secret_environment.OPTION, type=_DESCRIPTOR, hidden=True)
+@documents.json_option
 @team_options
 def start(
-    choice: TeamOptions, *, foreground: bool, ready_fd: int | None, secrets_fd: int | None
+    choice: TeamOptions,
+    *,
+    foreground: bool,
+    ready_fd: int | None,
+    secrets_fd: int | None,
+    as_json: bool,
 ) -> int:
     """Start the supervisor, and return once it serves requests."""
+    if foreground and as_json:
+        raise click.UsageError("--foreground never returns and --json is one document: take one")
     if foreground:
         _hide_secrets(handed_over=secrets_fd is not None)
     if secrets_fd is not None:
         os.environ.update(secret_environment.receive(secrets_fd))  # in memory only
     team = choice.existing_or_here()
     if not foreground:
-        return _start_in_background(choice, team)
+        return _start_in_background(choice, team, as_json=as_json)
     if ready_fd is not None:
         os.set_inheritable(ready_fd, False)  # the postman would keep it open
     else:  # otherwise the process that waits for `ready_fd` prints it
@@ -91,16 +111,20 @@ def start(
 
 @program.command()
 @timeout_option
+@documents.json_option
 @team_options
-def stop(choice: TeamOptions, timeout: float) -> int:
+def stop(choice: TeamOptions, *, timeout: float, as_json: bool) -> int:
     """End the supervisor and all teammates; the next start resumes them."""
-    return _stop(choice.existing(), timeout)
+    said, team = _stop(choice.existing(), timeout), str(choice.existing().root)
+    documents.print_either(said, {"running": False, "pid": None, "team": team}, as_json=as_json)
+    return ExitCode.DONE
 
 
 @program.command()
 @timeout_option
+@documents.json_option
 @team_options
-def restart(choice: TeamOptions, timeout: float) -> int:
+def restart(choice: TeamOptions, *, timeout: float, as_json: bool) -> int:
     """Stop the supervisor if it runs, then start it."""
     team = choice.existing_or_here()
     # A mistake in the settings or the environment must not cost a running team.
@@ -108,12 +132,14 @@ def restart(choice: TeamOptions, timeout: float) -> int:
     if model.asks_server:
         check_connection(model.base_url)
     with suppress(NoTeamd):
-        _stop(team, timeout)
-    return _start_in_background(choice, team)
+        said = _stop(team, timeout)
+        if not as_json:
+            click.echo(said)
+    return _start_in_background(choice, team, as_json=as_json)
 
 
 @program.command()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@documents.json_option
 @team_options
 def status(choice: TeamOptions, as_json: bool) -> int:  # noqa: FBT001 -- click's
     """Show whether a supervisor runs, the states of its team, and who needs you."""
@@ -124,7 +150,7 @@ def status(choice: TeamOptions, as_json: bool) -> int:  # noqa: FBT001 -- click'
         facts: dict[str, Any] = {"running": pid is not None, "pid": pid, "team": str(paths.root)}
         facts |= {"sandbox": seen.team.sandbox or None, "untrusted": list(seen.untrusted)}
         facts["notices"] = [notice.to_json() for notice in notices]
-        click.echo(terminal.escape_json(json.dumps(facts, ensure_ascii=False)))
+        documents.print_json(facts)
     else:
         lines = []
         if pid is not None:
@@ -138,11 +164,13 @@ def status(choice: TeamOptions, as_json: bool) -> int:  # noqa: FBT001 -- click'
 
 
 @program.command()
+@documents.json_option
 @team_options
-def reload(choice: TeamOptions) -> int:
+def reload(choice: TeamOptions, *, as_json: bool) -> int:
     """Read team.toml again, and say what changed and what waits for a restart."""
     reply = control.ask(choice.existing(), "reload", {}, timeout_seconds=STOP_SECONDS)
-    click.echo(plain(reply.raise_unless_done().text))
+    said = reply.raise_unless_done().text
+    documents.print_either(said, {"text": said, **reply.data}, as_json=as_json)
     return ExitCode.DONE
 
 
@@ -157,7 +185,7 @@ def _hide_secrets(*, handed_over: bool) -> None:
     hide_memory()
 
 
-def _start_in_background(choice: TeamOptions, team: TeamPaths) -> int:
+def _start_in_background(choice: TeamOptions, team: TeamPaths, *, as_json: bool) -> int:
     file = choice.settings_file(team)
     directories.make_private_directory(team.home)  # missing only if --team-dir named the team
     running = pidfile.supervisor(team)
@@ -183,7 +211,8 @@ def _start_in_background(choice: TeamOptions, team: TeamPaths) -> int:
         _print_waiting(*waiting)
         pid = pidfile.check(team).pid
         said = f"teamd (pid {pid}) runs for {team.root}; `teamctl team` shows the team"
-        click.echo(plain(team.add_team_option(said)))
+        facts = {"running": True, "pid": pid, "team": str(team.root)}
+        documents.print_either(team.add_team_option(said), facts, as_json=as_json)
         _warn_of_sandbox(team)
         for warning in git:
             click.echo(plain(f"teamd: {warning}"), err=True)
@@ -245,14 +274,14 @@ def _print_waiting(waiting: str) -> None:
         click.echo(plain(f"teamd: {waiting}"), err=True)
 
 
-def _stop(team: TeamPaths, seconds: float) -> int:
+def _stop(team: TeamPaths, seconds: float) -> str:
+    """Stop the supervisor and return the sentence that says so."""
     begun = time.monotonic()
     took_force = stop_service(team, timeout_seconds=seconds)
     took = time.monotonic() - begun
     if took_force:
         raise DeadlinePassed(f"teamd did not end within {seconds:g} s and was killed")
-    click.echo(f"teamd has stopped ({took:.1f} s); the next start goes on where it was")
-    return ExitCode.DONE
+    return f"teamd has stopped ({took:.1f} s); the next start goes on where it was"
 
 
 def _ready(team: TeamPaths, ready_fd: int | None) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from teamd.command_line.terminal import plain
+from teamctl.render import output
 from teamd.errors import StoreError, TeamError
 from teamd.files import directories, files, find_team
 from teamd.files.paths import SETTINGS_FILE, TeamPaths
@@ -18,7 +18,8 @@ from teamd.settings.write import init_text
 
 
 @click.command()
-def command() -> None:
+@output.json_option
+def command(*, as_json: bool) -> None:
     """Write a team.toml with every setting, explained, into this folder."""
     file = find_team.here() / SETTINGS_FILE
     directories.remove_placeholder(file)
@@ -28,12 +29,13 @@ def command() -> None:
     with suppress(StoreError):  # no setting in it loosens, so the file needs no trust
         TrustStore().confirm(file, text)
     files.replace(file, text, mode=0o644)
-    click.echo(plain(f"wrote {file}; everything in it is optional"))
+    said = f"wrote {file}; everything in it is optional"
+    output.print_either(said, {"file": str(file)}, as_json=as_json)
     if (team := _team_above()) is not None:
         used = team.settings
         why = f"the team here is {team.root}, and its settings are {used}"
         hint = f"move the file there, or run `teamd start --team-dir {Path.cwd() / TEAM_FOLDER}`"
-        click.echo(plain(f"warning: this file does not count: {why}; {hint}"), err=True)
+        output.warn(f"this file does not count: {why}; {hint}")
 
 
 def _team_above() -> TeamPaths | None:

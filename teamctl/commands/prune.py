@@ -33,9 +33,16 @@ _ROTATED: Final = re.compile(r"\.log\.\d+")
     help="Keep files that changed within this many days.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@output.json_option
 @team_options
 def command(
-    choice: TeamOptions, *, logs: bool, transcripts: bool, days: float, dry_run: bool
+    choice: TeamOptions,
+    *,
+    logs: bool,
+    transcripts: bool,
+    days: float,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Remove rotated logs, and the logs, conversations and jobs of names not in the team.
 
@@ -57,8 +64,12 @@ def command(
                         path.unlink()
                     removed.append((path, size))
     finally:  # report the removed files even after an error
-        _tell("would remove" if dry_run else "removed", paths, removed)
-    if not removed:
+        if not as_json:
+            _tell("would remove" if dry_run else "removed", paths, removed)
+    if as_json:
+        files = [{"path": str(path), "bytes": size} for path, size in removed]
+        output.print_json({"removed": files, "dry_run": dry_run})
+    elif not removed:
         click.echo("nothing to remove")
 
 

@@ -102,8 +102,11 @@ def _await_delivery(post: MailRouter, sent: Sent, message: Message, seconds: flo
 @click.argument("text")
 @_sender_option
 @click.option("--all-hosts", is_flag=True, help="Send it to those on other hosts as well.")
+@output.json_option
 @team_options
-def broadcast(choice: TeamOptions, text: str, sender: str | None, *, all_hosts: bool) -> None:
+def broadcast(
+    choice: TeamOptions, text: str, *, sender: str | None, all_hosts: bool, as_json: bool
+) -> None:
     """Send TEXT to every teammate except the sender and those that are shut down.
 
     If TEXT is -, the command reads it from standard input. With --all-hosts, it names the hosts
@@ -121,7 +124,8 @@ def broadcast(choice: TeamOptions, text: str, sender: str | None, *, all_hosts: 
     choice.done = "the message is sent"
     if not sent:
         raise TeamError("there is nobody to send to; `teamctl team` shows who is in the team")
-    click.echo(f"sent to {', '.join(one.to for one in sent)}")
+    to = [one.to for one in sent]
+    output.print_either(f"sent to {', '.join(to)}", {"id": message.id, "to": to}, as_json=as_json)
     _warn_of_rest(post, *(one.to for one in sent))
 
 

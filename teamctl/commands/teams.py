@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -14,12 +15,13 @@ from teamctl.render.tables import Shape
 from teamd import control
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
-from teamd.errors import ExitCode, TeamError
+from teamd.errors import ExitCode, TeamError, UnknownTeam
 from teamd.files import pidfile
 from teamd.files.find_team import project
 from teamd.files.paths import TeamPaths
 from teamd.messages import TEAM_FOLDER
 from teamd.team import teams
+from teamd.team.roster import Roster
 
 _SHAPE = Shape(
     elastic={"STATUS": 12, "PATH": 12, "TEAM": 12},
@@ -60,8 +62,9 @@ def _cells(team: teams.TeamFacts) -> list[str]:
 
 @click.command()
 @click.argument("name")
+@output.json_option
 @team_options
-def create(choice: TeamOptions, name: str) -> None:
+def create(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     """Create the team NAME in .teams/ of this project and start its teamd.
 
     The team uses the project's team.toml until it has one of its own. Its limits apply to it
@@ -78,7 +81,9 @@ def create(choice: TeamOptions, name: str) -> None:
     pid = pidfile.check(paths).pid
     if waiting := TeamOptions().waiting(paths)[1]:
         output.warn(waiting)
-    click.echo(f"team {name} is there, its teamd (pid {pid}) runs; use `teamctl --team {name} …`")
+    said = f"team {name} is there, its teamd (pid {pid}) runs; use `teamctl --team {name} …`"
+    facts = {"name": name, "pid": pid, "path": str(paths.root)}
+    output.print_either(said, facts, as_json=as_json)
 
 
 @click.command()
@@ -86,8 +91,11 @@ def create(choice: TeamOptions, name: str) -> None:
 @click.option("--force", is_flag=True, help="Do not ask: end every teammate and delete the team.")
 @click.option("--yes", is_flag=True, help="Do not ask you first.")
 @grace_option(help="How many seconds the teammates have to answer.")
+@output.json_option
 @team_options
-def delete(choice: TeamOptions, name: str, *, force: bool, yes: bool, timeout: float) -> None:
+def delete(
+    choice: TeamOptions, name: str, *, force: bool, yes: bool, timeout: float, as_json: bool
+) -> None:
     """Ask everyone in the team NAME to shut down, then delete the team and all its files.
 
     On a terminal it first asks you, unless --yes or --force is given. If a teammate rejects the
@@ -96,7 +104,7 @@ def delete(choice: TeamOptions, name: str, *, force: bool, yes: bool, timeout: f
     """
     from teamd.copies import discard  # noqa: PLC0415 -- 20 ms
 
-    team = teams.deletable(teams.found(_project(choice), name))
+    team = teams.deletable(_found(choice, name))
     if not force and (unmerged := discard.describe_unmerged(team.paths)):
         raise TeamError(
             f"these have unmerged work: {unmerged}; `teamctl --team {team.name} merge NAME`"
@@ -105,24 +113,46 @@ def delete(choice: TeamOptions, name: str, *, force: bool, yes: bool, timeout: f
     if not (yes or force):
         arguments.confirm(f"delete the team {team.name} with all its mail and conversations?")
     if not force and teams.must_be_asked(team):
-        _ask(team.paths, timeout)
+        said = _ask(team.paths, timeout)
+        if not as_json:
+            click.echo(output.plain(said))
     import asyncio  # noqa: PLC0415 -- the same
 
     asyncio.run(teams.stop(team.paths))
     kept = discard.keep_work(team.paths)
     teams.remove(team.paths)
-    click.echo(output.plain(f"team {team.name} is deleted"))
-    for ref in kept:
-        click.echo(output.plain(f"what nobody merged is kept for 30 days as {ref}"))
+    lines = [f"team {team.name} is deleted"]
+    lines += [f"what nobody merged is kept for 30 days as {ref}" for ref in kept]
+    output.print_either("\n".join(lines), {"name": team.name, "kept": kept}, as_json=as_json)
+
+
+def _found(choice: TeamOptions, name: str) -> teams.TeamFacts:
+    """Return a team by its name.
+
+    Raises:
+        UnknownTeam: no team has it.
+        TeamError: a teammate has it, whom another command removes.
+    """
+    try:
+        return teams.found(_project(choice), name)
+    except UnknownTeam:
+        member = None
+        with suppress(TeamError):
+            member = Roster(choice.existing()).read().find(name)
+        if member is None:
+            raise
+        hint = f"`teamctl rm {member.name}` removes the teammate"
+        raise TeamError(f"{member.name} is a teammate and no team; {hint}") from None
 
 
 def _project(choice: TeamOptions) -> Path:
     return choice.existing().home if choice.team_dir else project(Path.cwd())
 
 
-def _ask(paths: TeamPaths, seconds: float) -> None:
+def _ask(paths: TeamPaths, seconds: float) -> str:
+    """Shut down the team's members and return the sentences about them."""
     asked = {"all": True, "seconds": seconds}
     reply = control.ask(paths, "shutdown", asked, timeout_seconds=seconds + MARGIN_SECONDS)
     if reply.exit_code == ExitCode.REFUSED:
         raise TeamError(f"{reply.text}; the team stays, or --force")
-    click.echo(output.plain(reply.text))
+    return reply.text

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from teamd.budget.account import Account
-from teamd.command_line import terminal
+from teamd.command_line import documents, terminal
 from teamd.messages import REQUEST, Message
 
 STATUS_COLOURS: Final = {
@@ -27,24 +26,10 @@ _THOUSAND: Final = 1000
 _HUNDRED: Final = 100
 
 plain: Final = terminal.plain  # for every text from outside the program
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-
-
-def print_json(document: Any) -> None:
-    click.echo(terminal.escape_json(json.dumps(document, ensure_ascii=False, indent=1)))
-
-
-def print_json_line(document: Any) -> None:
-    """Print one document on one line, for programs that follow."""
-    click.echo(terminal.escape_json(json.dumps(document, ensure_ascii=False)))
-
-
-def print_either(text: str, document: Any, *, as_json: bool) -> None:
-    """Print a text for a person, or a document for a program."""
-    if as_json:
-        print_json(document)
-    else:
-        click.echo(plain(text))
+json_option: Final = documents.json_option
+print_json: Final = documents.print_json
+print_json_line: Final = documents.print_json_line
+print_either: Final = documents.print_either
 
 
 def warn(text: str) -> None:

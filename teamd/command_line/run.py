@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from teamd.command_line import documents
 from teamd.command_line.terminal import plain
 from teamd.errors import ExitCode, SettingsError, TeamError, explain_limit
 from teamd.files import find_team
@@ -50,10 +51,13 @@ class TeamOptions:
 
         Raises:
             click.UsageError: two teams are named; nothing has changed.
+            SettingsError: the settings file does not exist, whether or not this command reads it.
         """
         team, team_dir = team or self.team, team_dir or self.team_dir
         if team and team_dir:
             raise click.UsageError("--team and --team-dir name a team each: take one of them")
+        if config and not os.path.lexists(config):  # reading a dangling link reports it
+            raise SettingsError(Path(config), ["there is no such file; `teamctl init` writes one"])
         self.team, self.team_dir, self.config = team, team_dir, config or self.config
 
     def add_team_option(self, text: str) -> str:
@@ -73,18 +77,11 @@ class TeamOptions:
         return find_team.existing_or_here(self.team_dir, self.team)
 
     def settings_file(self, team: TeamPaths) -> Path:
-        """Return the file whose settings apply; it may be missing unless `--config` names it.
-
-        Raises:
-            SettingsError: the named file does not exist.
-        """
+        """Return the file whose settings apply; it may be missing unless `--config` names it."""
         if self.config is None:
             return team.settings
         file = Path(self.config)
-        file = file.parent.resolve() / file.name
-        if not os.path.lexists(file):  # reading a dangling link reports it
-            raise SettingsError(file, ["there is no such file; `teamctl init` writes one"])
-        return file
+        return file.parent.resolve() / file.name
 
     def without_settings(self, team: TeamPaths) -> bool:
         """Return whether a team has no settings file, so that all defaults apply."""
@@ -206,14 +203,18 @@ def _explain(error: BaseException, name: str, choice: TeamOptions) -> int:
         case OSError() if error.errno == errno.ENOSPC and error.filename is None:
             _give_up_output()  # only standard output is written without a name
             but = f"; {choice.done} all the same" if choice.done else ""
-            click.echo(f"{name}: the output cannot be written: {error.strerror}{but}", err=True)
+            _print_error(name, f"the output cannot be written: {error.strerror}{but}")
             return ExitCode.REFUSED
         case TeamError():
-            click.echo(plain(f"{name}: {choice.add_team_option(error.for_person())}"), err=True)
+            _print_error(name, choice.add_team_option(error.for_person()))
             return error.exit_code
         case click.ClickException():
-            vars(error)["message"] = plain(error.message)  # declared final, for subclasses
-            error.show()
+            # declared final, for subclasses
+            vars(error)["message"] = plain(choice.add_team_option(error.message))
+            if documents.json_is_asked():
+                documents.print_error(error.format_message())
+            else:
+                error.show()
             return ExitCode.USAGE
     return _explain_other(error, name)
 
@@ -228,9 +229,15 @@ def _explain_other(error: BaseException, name: str) -> int:
     if os.environ.get(TRACEBACK_VARIABLE):
         traceback.print_exception(error)
     if (limit := explain_limit(error)) is not None:
-        click.echo(f"{name}: {limit}", err=True)
+        _print_error(name, limit)
         return ExitCode.REFUSED
     report = f"please report it with what {TRACEBACK_VARIABLE}=1 {name} … prints"
-    what = f"{name}: internal error ({type(error).__name__}: {error}); {report}"
-    click.echo(plain(what), err=True)
+    _print_error(name, f"internal error ({type(error).__name__}: {error}); {report}")
     return ExitCode.REFUSED
+
+
+def _print_error(name: str, sentence: str) -> None:
+    if documents.json_is_asked():
+        documents.print_error(sentence)
+    else:
+        click.echo(plain(f"{name}: {sentence}"), err=True)

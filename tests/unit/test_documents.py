@@ -1,0 +1,79 @@
+"""JSON documents of commands: times as text, and errors that a program can read."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from teamctl.main import cli
+from teamd.command_line.documents import json_is_asked, with_iso_times
+from teamd.command_line.run import run
+
+
+def test_times_are_iso_text_and_the_number_is_beside_it() -> None:
+    assert with_iso_times({"members": [{"since": 1_711_234_567.89, "until": None}]}) == {
+        "members": [
+            {
+                "since": "2024-03-23T22:56:07.890+00:00",
+                "since_unix": 1_711_234_567.89,
+                "until": None,
+            }
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"time": "2026-03-24"},
+        {"content": {"time": 5.0}, "input": {"since": 7}},
+        {"time": True, "since": None, "seconds": 5.0},
+    ],
+)
+def test_values_that_are_no_times_of_ours_stay_as_they_are(document: object) -> None:
+    assert with_iso_times(document) == document
+
+
+@pytest.mark.parametrize("seconds", [1e300, float("nan"), float("-inf")])
+def test_a_time_that_no_calendar_has_is_null(seconds: float) -> None:
+    assert with_iso_times({"time": seconds})["time"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [("team --json", True), ("send bob -- --json", False), ("team", False)],
+)
+def test_json_is_asked_for_by_an_option_and_not_by_a_text(
+    words: str, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["teamctl", *words.split()])
+    assert json_is_asked() is asked
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence", "command"),
+    [
+        (("--team-dir nowhere team --json", 1), "there is no team directory ", "teamd start"),
+        (("list --json", 2), "no command 'list'; ", "teamctl team"),
+        (("team --json --watch", 2), "--watch never ends and --json is one document: ", None),
+        (("--config no.toml tasks --json", 1), "no.toml: there is no such file; ", "teamctl init"),
+    ],
+)
+def test_with_json_an_error_is_one_object_with_the_next_command(
+    call: tuple[str, int],
+    sentence: str,
+    command: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words, status = call
+    monkeypatch.setattr(sys, "argv", ["teamctl", *words.split()])
+    with pytest.raises(SystemExit) as ended:
+        run("teamctl", cli)
+    shown = capsys.readouterr()
+    error = json.loads(shown.err)
+    assert (ended.value.code, shown.out, error.keys()) == (status, "", {"error", "command"})
+    assert sentence in error["error"]
+    assert error["command"] == command or error["command"].startswith(f"{command} ")
