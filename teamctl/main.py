@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from teamctl.commands import COMMANDS, EXAMPLES, load
+from teamctl.commands import COMMANDS, EXAMPLES, GROUPS, MEANT, load
 from teamd.command_line.options import SuggestingGroup, add_examples, team_options, version_option
 from teamd.command_line.run import TeamOptions, run
 
@@ -24,16 +24,18 @@ class LazyGroup(SuggestingGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 -- click's
-        """List the commands with their first lines."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """List the commands by what a person wants to do."""
+        width = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), line) for name, line in commands.items()])
 
     def describe_known(self, ctx: click.Context) -> str:  # noqa: ARG002 -- click's
         """Return a hint to the list of all commands, which are too many for one line."""
         return "`teamctl --help` lists them all"
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, meant=MEANT, context_settings={"help_option_names": ["-h", "--help"]})
 @version_option
 @team_options
 def cli(_: TeamOptions) -> None:

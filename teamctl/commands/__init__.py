@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -76,6 +77,11 @@ EXAMPLES: Final = {
     "trace": ("teamctl trace order-66", "teamctl trace 0660e308 --json"),
     "shutdown": ("teamctl shutdown alice", "teamctl shutdown --all --timeout 30"),
     "rm": ("teamctl rm alice", "teamctl rm alice --purge"),
+    "start": ("teamctl start", "teamctl start --foreground     # for a service manager"),
+    "stop": ("teamctl stop", "teamctl stop --timeout 60"),
+    "restart": ("teamctl restart", "teamctl --team website restart"),
+    "status": ("teamctl status", "teamctl status --json"),
+    "reload": ("teamctl reload", "teamctl --team website reload"),
     "hosts": ("teamctl hosts", "teamctl hosts init h2"),
     "hosts init": (
         "teamctl hosts init h2 h3     # this host has the broker",
@@ -92,49 +98,94 @@ EXAMPLES: Final = {
 }
 
 
-# In the order of a day's work. The help is shown without loading the commands' modules.
-COMMANDS: Final = {
-    "help": "Explain a topic, such as limits or roles, or list the topics.",
-    "demo": "Watch a team build and test a small program; no key, no network.",
-    "init": "Write a commented team.toml here.",
-    "trust": "Let a team.toml loosen limits on agents.",
-    "doctor": "Check machine, settings and key, and say how to fix them.",
-    "chat": "Talk to the agent that leads the team.",
-    "spawn": "Start or wake a teammate.",
-    "team": "Show the members of the team and their states.",
-    "show": "Show all about one teammate.",
-    "ps": "List the processes of the team.",
-    "top": "Show the team on the whole screen, and answer requests.",
-    "web": "Show the team as a page in the browser.",
-    "send": "Send a message to a teammate.",
-    "broadcast": "Send a message to every teammate.",
-    "inbox": "Read your mail, or look at a teammate's.",
-    "tasks": "Show the task board.",
-    "task": "Add, show, change or claim a task.",
-    "requests": "List the open requests, such as plans.",
-    "approve": "Approve a request, by its id or its teammate.",
-    "reject": "Reject a request, by its id or its teammate.",
-    "transcript": "Show a teammate's conversation.",
-    "logs": "Show the log of a teammate, or of teamd.",
-    "events": "Show all events of the team, for scripts.",
-    "diff": "Show a teammate's changes in its working copy.",
-    "merge": "Merge a teammate's commits into your branch.",
-    "discard": "Reset a teammate's working copy to its base.",
-    "queue": "Show the merge queue, add to it, or remove from it.",
-    "usage": "Show tokens and cost, and how much of the limits is used.",
-    "interrupt": "Interrupt a teammate's turn, and give it the next text.",
-    "pause": "Pause a teammate until it is resumed.",
-    "resume": "Let a paused teammate continue.",
-    "trace": "Show where a message is, by its id; list the latest.",
-    "wait": "Wait until teammates are idle.",
-    "shutdown": "Ask a teammate to end, or all of them.",
-    "rm": "Remove a teammate from the team.",
-    "teams": "List the teams of this project.",
-    "create": "Create a team, and start its teamd.",
-    "delete": "End a team, and delete its files.",
-    "hosts": "Show the other hosts of the team, or set them up.",
-    "prune": "Remove old logs, and the files of names that left the team.",
+# What `teamctl --help` shows, without loading the commands' modules.
+GROUPS: Final = {
+    "First steps": {
+        "demo": "Watch a team build and test a small program; no key, no network.",
+        "init": "Write a commented team.toml here.",
+        "doctor": "Check machine, settings and key, and say how to fix them.",
+        "trust": "Let a team.toml loosen limits on agents.",
+        "help": "Explain a topic, such as limits or roles, or list the topics.",
+    },
+    "Give work": {
+        "chat": "Talk to the agent that leads the team.",
+        "spawn": "Start or wake a teammate.",
+        "send": "Send a message to a teammate.",
+        "broadcast": "Send a message to every teammate.",
+        "wait": "Wait until teammates are idle.",
+    },
+    "Watch": {
+        "team": "Show the members of the team and their states.",
+        "top": "Show the team on the whole screen, and answer requests.",
+        "web": "Show the team as a page in the browser.",
+        "show": "Show all about one teammate.",
+        "transcript": "Show a teammate's conversation.",
+        "usage": "Show tokens and cost, and how much of the limits is used.",
+        "events": "Show all events of the team, for scripts.",
+        "logs": "Show the log of a teammate, or of teamd.",
+        "trace": "Show where a message is, by its id; list the latest.",
+        "ps": "List the processes of the team.",
+    },
+    "Answer": {
+        "inbox": "Read your mail, or look at a teammate's.",
+        "requests": "List the open requests, such as plans.",
+        "approve": "Approve a request, by its id or its teammate.",
+        "reject": "Reject a request, by its id or its teammate.",
+    },
+    "Steer": {
+        "interrupt": "Interrupt a teammate's turn, and give it the next text.",
+        "pause": "Pause a teammate until it is resumed.",
+        "resume": "Let a paused teammate continue.",
+        "shutdown": "Ask a teammate to end, or all of them.",
+        "rm": "Remove a teammate from the team.",
+    },
+    "Take the work": {
+        "tasks": "Show the task board.",
+        "task": "Add, show, change or claim a task.",
+        "diff": "Show a teammate's changes in its working copy.",
+        "merge": "Merge a teammate's commits into your branch.",
+        "discard": "Reset a teammate's working copy to its base.",
+        "queue": "Show the merge queue, add to it, or remove from it.",
+    },
+    "Run teams": {
+        "start": "Start teamd in the background.",
+        "stop": "End teamd and all teammates; the next start resumes them.",
+        "restart": "Stop teamd if it runs, then start it.",
+        "status": "Show whether teamd runs, and who needs you.",
+        "reload": "Read team.toml again, and say what changed.",
+        "teams": "List the teams of this project.",
+        "create": "Create a team, and start its teamd.",
+        "delete": "End a team, and delete its files.",
+        "hosts": "Show the other hosts of the team, or set them up.",
+        "prune": "Remove old logs, and the files of names that left the team.",
+    },
 }
+COMMANDS: Final = {name: line for group in GROUPS.values() for name, line in group.items()}
+
+# What people type, and the command that does it.
+MEANT: Final = {
+    **dict.fromkeys(("agents", "list", "ls", "members"), "`teamctl team` lists the teammates"),
+    **dict.fromkeys(("new", "run"), "`teamctl spawn NAME ROLE PROMPT` starts a teammate"),
+    **dict.fromkeys(("end", "kill"), "`teamctl shutdown NAME` ends a teammate, --force at once"),
+    **dict.fromkeys(("attach", "talk"), "`teamctl chat` talks to the agent that leads the team"),
+    **dict.fromkeys(
+        ("mail", "message", "msg", "tell"), "`teamctl send NAME TEXT` sends a teammate a message"
+    ),
+    **dict.fromkeys(("cost", "costs", "spend"), "`teamctl usage` shows what the team costs"),
+    **dict.fromkeys(("answer", "questions"), "`teamctl requests` lists what waits for you"),
+    **dict.fromkeys(("board", "todo"), "`teamctl tasks` shows the board"),
+    **dict.fromkeys(("config", "settings"), "`teamctl init` writes a team.toml to edit"),
+    "down": "`teamctl stop` ends teamd and all teammates",
+    "history": "`teamctl transcript NAME` shows a conversation",
+    "log": "`teamctl logs NAME` shows the log of a teammate",
+    "remove": "`teamctl rm NAME` removes a teammate from the team",
+    "ui": "`teamctl top` is for the terminal, `teamctl web` for the browser",
+    "up": "`teamctl start` starts teamd",
+    "version": "`teamctl --version` prints it",
+}
+
+# The commands of `teamd`, which `teamctl` has, too.
+SERVICE: Final = frozenset({"start", "stop", "restart", "status", "reload"})
 
 # Files with more than one command; `command` is the one with the file's name.
 SHARED: Final = {
@@ -149,6 +200,9 @@ SHARED: Final = {
 
 def load(name: str) -> click.Command:
     """Import a command of `COMMANDS` and return it."""
+    if name in SERVICE:
+        service: click.Group = import_module("teamd.__main__").program
+        return copy(service.commands[name])  # its examples are others
     home = next((file for file, others in SHARED.items() if name in others), None)
     module = import_module(f"{__name__}.{home or name}")
     found: click.Command = getattr(module, name if home else "command")

@@ -26,7 +26,13 @@ _COLOURS: Final = {
 }
 
 
-@click.group(cls=SuggestingGroup, invoke_without_command=True)
+_MEANT: Final = {
+    **dict.fromkeys(("list", "ls", "show"), "`teamctl queue` shows it"),
+    **dict.fromkeys(("delete", "rm"), "`teamctl queue remove ID` removes an entry"),
+}
+
+
+@click.group(cls=SuggestingGroup, meant=_MEANT, invoke_without_command=True)
 @output.json_option
 @team_options
 def command(choice: TeamOptions, *, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -32,7 +32,21 @@ _check_option = partial(click.option, "--check", metavar="COMMAND")
 _tasks_option = partial(click.option, multiple=True, metavar="ID", shell_complete=arguments.tasks)
 
 
-@click.group(cls=SuggestingGroup)
+_MEANT: Final = {
+    **dict.fromkeys(("list", "ls"), "`teamctl tasks` shows the board"),
+    **dict.fromkeys(
+        ("close", "complete", "done", "finish"),
+        "`teamctl task update ID --status completed` completes a task",
+    ),
+    **dict.fromkeys(
+        ("delete", "remove", "rm"), "`teamctl task update ID --status deleted` deletes a task"
+    ),
+    **dict.fromkeys(("create", "new"), '`teamctl task add "…"` makes a task'),
+    "edit": "`teamctl task update ID` changes a task",
+}
+
+
+@click.group(cls=SuggestingGroup, meant=_MEANT)
 @team_options
 def command(_: TeamOptions) -> None:
     """Add, show, change or claim a task; `teamctl tasks` shows the board."""

@@ -113,8 +113,20 @@ class TextCommand(click.Command):
         return ""
 
 
+# These delete: who mistypes another command must not be led to them.
+_DELETING: Final = frozenset({"delete", "discard", "forget", "prune", "remove", "rm"})
+
+
 class SuggestingGroup(click.Group):
-    """A group that answers an unknown command with a similar one, or with the list."""
+    """A group that answers an unknown command with the one that was meant, or with the list.
+
+    Args:
+        meant: sentences about the commands that other words stand for.
+    """
+
+    def __init__(self, *args: Any, meant: Mapping[str, str] | None = None, **facts: Any) -> None:
+        super().__init__(*args, **facts)
+        self._meant = meant or {}
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -122,10 +134,15 @@ class SuggestingGroup(click.Group):
         """Find the command, or fail with a sentence."""
         name, known = args[0], self.list_commands(ctx)
         if name not in known and not ctx.resilient_parsing:
-            near = get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else self.describe_known(ctx)
-            ctx.fail(f"no command {name!r}; {hint}")
+            ctx.fail(f"no command {name!r}; {self._hint(ctx, name, known)}")
         return super().resolve_command(ctx, args)
+
+    def _hint(self, ctx: click.Context, name: str, known: list[str]) -> str:
+        if name in self._meant:
+            return self._meant[name]
+        harmless = [one for one in known if one not in _DELETING]
+        near = get_close_matches(name, harmless, n=1)
+        return f"did you mean {near[0]!r}?" if near else self.describe_known(ctx)
 
     def describe_known(self, ctx: click.Context) -> str:
         """Return the hint that lists the commands."""

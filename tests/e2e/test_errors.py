@@ -42,12 +42,13 @@ MISUSED = [
     ("teamctl spwan x", "no command 'spwan'; did you mean 'spawn'?"),
     ("teamctl frobnicate", "no command 'frobnicate'; `teamctl --help` lists them all"),
     ("teamctl task ad", "no command 'ad'; did you mean 'add'?"),
-    ("teamctl task done 4", "no command 'done'; there are: add, claim, show, update"),
+    ("teamctl task done 4", "; `teamctl task update ID --status completed` completes a task"),
+    ("teamctl interrupt ann stop that", "in quotes: teamctl interrupt ann 'stop that'"),
     ("teamctl transcript ann -n x", "'x' is not a valid whole number"),
     ("teamctl prune --older-than x", "'x' is not a valid number"),
     ("teamctl send ann", "Missing argument 'TEXT'"),
     ("teamctl team --frob", "No such option"),
-    ("teamctl team --watch --json", "take one of them"),
+    ("teamctl team --watch --hosts", "--watch shows this host"),
     ("teamctl shutdown", "name a teammate, or give --all"),
     ("teamctl shutdown ann --all", "name a teammate, or give --all"),
     ("teamd stop --timeout 0", "Invalid value for '--timeout'"),
@@ -136,6 +137,7 @@ def test_without_teamd_only_commands_that_need_it_are_refused(still: Project) ->
         "teamctl ps",
         "teamd stop",
         "teamd reload",
+        "teamctl reload",
     )
     for call in calls:
         refused = still.run(*call.split())

@@ -9,7 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
+from teamctl.commands import COMMANDS, load
 from teamctl.main import cli
+from teamd.__main__ import program
 from teamd.command_line import terminal
 from teamd.command_line.run import TeamOptions
 
@@ -32,6 +34,48 @@ def test_two_teams_are_refused_and_the_choice_is_unchanged() -> None:
 def test_help_lists_the_options_of_a_team_from_its_name_to_its_settings() -> None:
     shown = cli.get_help(click.Context(cli))
     assert shown.index("--team NAME") < shown.index("--team-dir") < shown.index("--config")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "list",
+        "run",
+        "kill",
+        "attach",
+        "message",
+        "cost",
+        "agents",
+        "remove",
+        "board",
+        "up",
+        "down",
+        "ls",
+        "version",
+    ],
+)
+def test_a_word_that_people_type_is_answered_with_the_command(word: str) -> None:
+    with pytest.raises(click.UsageError, match=rf"no command '{word}'; `teamctl [a-z-]+"):
+        cli.main([word], standalone_mode=False)
+
+
+@pytest.mark.parametrize("words", ["task list", "task done 1", "task rm 1", "queue list"])
+def test_a_word_below_a_group_is_answered_likewise(words: str) -> None:
+    with pytest.raises(click.UsageError, match=r"; `teamctl (tasks|task update ID|queue)"):
+        cli.main(words.split(), standalone_mode=False)
+
+
+@pytest.mark.parametrize("words", ["rmm", "r", "delet", "prun", "discrad", "queue remov", "rn"])
+def test_a_mistyped_word_never_leads_to_a_command_that_deletes(words: str) -> None:
+    with pytest.raises(click.UsageError) as refused:
+        cli.main(words.split(), standalone_mode=False)
+    suggested = refused.value.message.partition("did you mean ")[2]
+    assert suggested.strip("'?") not in {"rm", "delete", "prune", "discard", "remove"}
+
+
+def test_the_commands_of_teamd_are_commands_of_teamctl() -> None:
+    for name, command in program.commands.items():
+        assert (load(name).callback, name in COMMANDS) == (command.callback, True)
 
 
 def test_no_color_removes_colors_and_keeps_other_styles(monkeypatch: pytest.MonkeyPatch) -> None:
