@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -84,6 +84,35 @@ class Outcome:
         return f"{self.text}; {self.warning}" if self.warning else self.text
 
 
+def act_on_each(names: Sequence[str], act: Callable[[str], Outcome], *, as_json: bool) -> ExitCode:
+    """Act on each name and print the results; return the worst exit status.
+
+    One name has the errors and the document of the action itself. Of several, the failure of one
+    does not keep the others from it; the document is then `{"members": [...]}`.
+    """
+    if len(names) == 1:
+        outcome = act(names[0])
+        outcome.print(as_json=as_json)
+        return outcome.exit_code
+    worst, documents = ExitCode.DONE, []
+    for name in dict.fromkeys(names):
+        try:
+            outcome = act(name)
+        except TeamError as error:
+            worst = max(worst, error.exit_code)
+            documents.append({"name": name, "error": error.for_person()})
+            if not as_json:
+                _say(error.for_person())
+            continue
+        worst = max(worst, outcome.exit_code)
+        documents.append({"name": name, **outcome.data})
+        if not as_json:
+            outcome.print(as_json=False)
+    if as_json:
+        output.print_json({"members": documents})
+    return worst
+
+
 @dataclass(frozen=True, slots=True)
 class TeamActions:
     """The person's actions on one team. Each raises a `TeamError` if it fails."""
@@ -135,16 +164,18 @@ class TeamActions:
         return self._ask("spawn", facts | defaults | options, seconds)
 
     def shutdown(
-        self, name: str | None, *, force: bool = False, seconds: float = _GRACE_SECONDS
+        self, *names: str, force: bool = False, seconds: float = _GRACE_SECONDS
     ) -> Outcome:
-        """Ask a teammate to end, or end it.
+        """Ask teammates to end, or end them.
 
         Args:
-            name: the name of the teammate; `None` for all teammates.
+            names: their names; without one, all teammates.
             force: whether to kill it at once, without asking.
             seconds: the time to answer before it is killed.
         """
-        whom = {"all": True} if name is None else {"name": name}
+        whom: dict[str, Any] = {"names": names} if names else {"all": True}
+        if len(names) == 1:
+            whom = {"name": names[0]}
         asked = {**whom, "seconds": seconds, "force": force}
         limit = (0.0 if force else seconds) + MARGIN_SECONDS
         reply = control.ask(self.choice.existing(), "shutdown", asked, timeout_seconds=limit)

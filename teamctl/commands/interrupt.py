@@ -2,46 +2,66 @@
 
 from __future__ import annotations
 
+import shlex
+from itertools import takewhile
+
 import click
 
 from teamctl import arguments
-from teamctl.actions import TeamActions, act_on_host, split_host
+from teamctl.actions import Outcome, TeamActions, act_on_each, act_on_host, split_host
 from teamctl.render import output
-from teamd.command_line.options import TextCommand, team_options
+from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
+from teamd.team.roster import Roster
 
 
-@click.command(cls=TextCommand)
-@click.argument("name", shell_complete=arguments.everywhere)
-@click.argument("text", required=False)
+@click.command()
+@click.argument(
+    "words", metavar="NAME... [TEXT]", nargs=-1, required=True, shell_complete=arguments.everywhere
+)
 @output.json_option
 @team_options
-def command(choice: TeamOptions, name: str, text: str | None, *, as_json: bool) -> None:
-    """Interrupt the turn of NAME at once; it reads TEXT next.
+def command(choice: TeamOptions, words: tuple[str, ...], *, as_json: bool) -> int:
+    """Interrupt the turn of each NAME at once; they read TEXT next.
 
     The model's reply, a command or a wait ends within a second, and the teammate knows that it was
     interrupted. Without TEXT it is idle then, and reads mail as it comes. Its background jobs go
     on. If TEXT is -, the command reads it from standard input. NAME@HOST is on another host,
     whose settings must let this one interrupt.
     """
+    names, text = _split(choice, words)
     said = "" if text is None else arguments.text_or_stdin(text)
-    name, host = split_host(choice, name)
-    if host is None:
-        outcome = TeamActions(choice).interrupt(name, said)
-    else:
-        outcome = act_on_host(choice, host, "interrupt", {"name": name, "text": said})
-    outcome.print(as_json=as_json)
+
+    def interrupt(name: str) -> Outcome:
+        own, host = split_host(choice, name)
+        if host is None:
+            return TeamActions(choice).interrupt(own, said)
+        return act_on_host(choice, host, "interrupt", {"name": own, "text": said})
+
+    return act_on_each(names, interrupt, as_json=as_json)
+
+
+def _split(choice: TeamOptions, words: tuple[str, ...]) -> tuple[list[str], str | None]:
+    """Return the leading words that name members, at least one, and the text behind them."""
+    team = Roster(choice.existing()).read()
+    known = takewhile(lambda word: team.find(word) is not None or "@" in word, words)
+    names = list(known) or [words[0]]
+    rest = words[len(names) :]
+    if len(rest) > 1:
+        call = shlex.join(["teamctl", "interrupt", *names, " ".join(rest)])
+        raise click.UsageError(f"put a text of several words in quotes: {call}")
+    return names, rest[0] if rest else None
 
 
 @click.command()
-@click.argument("name", shell_complete=arguments.teammates)
+@click.argument("names", nargs=-1, required=True, shell_complete=arguments.teammates)
 @output.json_option
 @team_options
-def pause(choice: TeamOptions, name: str, *, as_json: bool) -> None:
-    """Have NAME rest until `teamctl resume NAME`, also after a restart of teamd.
+def pause(choice: TeamOptions, names: tuple[str, ...], *, as_json: bool) -> int:
+    """Have NAMES rest until `teamctl resume NAME`, also after a restart of teamd.
 
     The step that runs comes to its end: the model's reply, or the commands that one asked for.
     What was under way stays so, mail waits in the inbox, and background jobs go on. `teamctl
     interrupt` ends the step as well.
     """
-    TeamActions(choice).pause(name).print(as_json=as_json)
+    return act_on_each(names, TeamActions(choice).pause, as_json=as_json)

@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from teamctl import arguments
+from teamctl.actions import Outcome, act_on_each
 from teamctl.mail.router import team_queue
 from teamctl.render import output
 from teamd import control
@@ -27,23 +28,31 @@ _SUBAGENT_KEY: Final = r"[0-9a-f]{16}-\d+-\d+\.jsonl"
 
 
 @click.command()
-@click.argument("name", shell_complete=arguments.teammates)
+@click.argument("names", nargs=-1, required=True, shell_complete=arguments.teammates)
 @click.option(
     "--purge", is_flag=True, help="Also delete its mail, conversation, logs, jobs and home."
 )
 @click.option("--yes", is_flag=True, help="With --purge: do not ask you first.")
 @output.json_option
 @team_options
-def command(choice: TeamOptions, name: str, *, purge: bool, yes: bool, as_json: bool) -> None:
-    """Take NAME out of the team, once it is shut down or has failed.
+def command(
+    choice: TeamOptions, names: tuple[str, ...], *, purge: bool, yes: bool, as_json: bool
+) -> int:
+    """Take NAMES out of the team, once they are shut down or have failed.
 
-    Its files stay, so that a spawn under the same name goes on with its conversation. --purge
+    Their files stay, so that a spawn under the same name goes on with its conversation. --purge
     deletes them, also of a name that left before; on a terminal it first asks you. Unmerged work in
     a working copy is kept for 30 days, and the costs stay in the budget.
     """
-    paths = choice.existing()
+    choice.existing()  # reports a missing team first
     if purge and not yes:
-        arguments.confirm(f"delete all mail, the conversation and the working copy of {name}?")
+        whose = " and ".join(names)
+        arguments.confirm(f"delete all mail, the conversation and the working copy of {whose}?")
+    return act_on_each(names, lambda name: _remove(choice, name, purge=purge), as_json=as_json)
+
+
+def _remove(choice: TeamOptions, name: str, *, purge: bool) -> Outcome:
+    paths = choice.existing()
     team, said, data = Roster(paths).read(), f"{name} has left the team before", {"name": name}
     if not purge or team.find(name) is not None:
         asked = {"name": team.get(name).name}
@@ -56,10 +65,7 @@ def command(choice: TeamOptions, name: str, *, purge: bool, yes: bool, as_json: 
         said += _remove_copy(choice, paths, data["name"])
     else:
         said += "; its files stay" + _describe_copy(paths, data["name"])
-    if as_json:
-        output.print_json({**data, "removed": list(map(str, removed))})
-    else:
-        click.echo(output.plain(paths.add_team_option(said)))
+    return Outcome(paths.add_team_option(said), {**data, "removed": list(map(str, removed))})
 
 
 def _describe_copy(paths: TeamPaths, name: str) -> str:

@@ -13,6 +13,7 @@ from teamctl.actions import (
     MARGIN_SECONDS,
     Outcome,
     TeamActions,
+    act_on_each,
     act_on_host,
     ensure_running,
     split_host,
@@ -105,7 +106,7 @@ def command(
 
 
 @click.command()
-@click.argument("name", shell_complete=arguments.teammates)
+@click.argument("names", nargs=-1, required=True, shell_complete=arguments.teammates)
 @click.option(
     "--usd",
     type=FloatRange(0, MAX_USD, min_open=True),
@@ -118,49 +119,66 @@ def command(
 )
 @output.json_option
 @team_options
-def resume(choice: TeamOptions, name: str, *, as_json: bool, **more: float | None) -> None:
-    """Read team.toml again, then let NAME continue where it was paused.
+def resume(
+    choice: TeamOptions, names: tuple[str, ...], *, as_json: bool, **more: float | None
+) -> int:
+    """Read team.toml again, then let NAMES continue where they were paused.
 
-    With --usd or --tokens, the limits that stop NAME are first raised by so much: a limit of a day
-    for today, the others permanently. team.toml stays as it is.
+    With --usd or --tokens, the limits that stop each of them are first raised by so much: a limit
+    of a day for today, the others permanently. team.toml stays as it is.
     """
     given = {unit: most for unit, most in more.items() if most is not None}
-    TeamActions(choice).resume(name, **given).print(as_json=as_json)
+    actions = TeamActions(choice)
+    return act_on_each(names, lambda name: actions.resume(name, **given), as_json=as_json)
 
 
 @click.command()
-@click.argument("name", required=False, shell_complete=arguments.everywhere)
+@click.argument("names", nargs=-1, shell_complete=arguments.everywhere)
 @click.option("--all", "everybody", is_flag=True, help="Ask every teammate.")
 @click.option("--force", is_flag=True, help="Kill at once, without asking.")
 @arguments.grace_option(help="How many seconds a teammate has to answer before it is ended.")
+@output.json_option
 @team_options
 def shutdown(
-    choice: TeamOptions, name: str | None, *, everybody: bool, force: bool, timeout: float
+    choice: TeamOptions,
+    names: tuple[str, ...],
+    *,
+    everybody: bool,
+    force: bool,
+    timeout: float,
+    as_json: bool,
 ) -> int:
-    """Ask NAME to end. It keeps its conversation, and `teamctl spawn NAME …` continues it.
+    """Ask NAMES to end. They keep their conversations, which `teamctl spawn NAME …` continues.
 
     A working teammate approves, or rejects with a reason and goes on. An idle one approves. The
-    exit status is 0 if it approved, 1 if it rejected, and 4 if the deadline or force ended it.
-    With --all, one rejection makes it 1; otherwise one deadline makes it 4. NAME@HOST is on another
-    host, whose settings must let this one shut down; --all asks those of this host only.
+    exit status is 0 if all approved, 1 if one rejected, and otherwise 4 if the deadline or force
+    ended one. NAME@HOST is on another host, whose settings must let this one shut down; --all asks
+    those of this host only.
     """
-    if (name is None) == (not everybody):
+    if (not names) == (not everybody):
         raise click.UsageError("name a teammate, or give --all")
-    own, host = split_host(choice, name or "")
-    if host is not None:
-        asked = {"name": own, "seconds": timeout, "force": force}
+    placed = [split_host(choice, name) for name in names]
+    if hosts := [(name, host) for name, host in placed if host is not None]:
+        if len(placed) > 1:
+            raise click.UsageError("a teammate of another host is shut down by a call of its own")
+        [(name, host)] = hosts
+        asked = {"name": name, "seconds": timeout, "force": force}
         limit = (0.0 if force else timeout) + MARGIN_SECONDS
-        act_on_host(choice, host, "shutdown", asked, seconds=limit).print(as_json=False)
+        act_on_host(choice, host, "shutdown", asked, seconds=limit).print(as_json=as_json)
         return ExitCode.DONE
     try:
-        outcome = TeamActions(choice).shutdown(own or None, force=force, seconds=timeout)
+        own = [name for name, _ in placed]
+        outcome = TeamActions(choice).shutdown(*own, force=force, seconds=timeout)
     except KeyboardInterrupt:
         what = "a teammate that does not reject it is shut down, at the deadline at the latest"
         standing = f"teamctl: the request stands: {what}; `teamctl team` shows it"
         click.echo(choice.add_team_option(standing), err=True)
         return INTERRUPTED
     choice.done = "the shutdown is done" if outcome.exit_code == ExitCode.DONE else ""
-    _print_ends(outcome)
+    if as_json:
+        output.print_json(outcome.data or {"members": []})
+    else:
+        _print_ends(outcome)
     return outcome.exit_code
 
 

@@ -343,7 +343,10 @@ def _names(context: TeamContext, request: ControlRequest) -> list[str]:
     team = context.roster.team
     if request.flag("all"):
         return [m.name for m in team.members if m.status is not Status.SHUTDOWN]
-    return [team.get(request.text("name")).name]
+    names = request.arguments.get("names") or [request.text("name")]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise NotAMessage("the names of a shutdown must be a list of texts")
+    return list(dict.fromkeys(team.get(name).name for name in names))
 
 
 def _seconds(request: ControlRequest) -> float:

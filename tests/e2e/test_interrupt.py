@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -84,6 +85,25 @@ def test_a_teammate_that_is_shut_down_is_neither_interrupted_nor_paused(team: Pr
             f"teamctl: emil is shutdown; there is nothing to {verb}; "
             "`teamctl spawn emil …` starts it again"
         )
+
+
+def test_a_command_takes_several_names_and_one_failure_stops_no_other(team: Project) -> None:
+    for name in ("nina", "nora"):
+        team.do("teamctl", "spawn", name, "coder", "Work.", "--wait")
+    paused = team.run("teamctl", "pause", "nina", "nobody", "nora")
+    assert paused.status == 1
+    assert paused.complaint.startswith("teamctl: no teammate named 'nobody'; ")
+    assert [line.split()[0] for line in paused.stdout.splitlines()] == ["nina", "nora"]
+    rows = json.loads(team.do("teamctl", "resume", "nina", "nora", "--json"))["members"]
+    assert [row["name"] for row in rows] == ["nina", "nora"]
+    assert "interrupted" not in team.do("teamctl", "interrupt", "nina", "nora", INSTEAD)
+    for name in ("nina", "nora"):
+        team.wait_for(name, "idle", turns=2)
+        assert told(team, name, INSTEAD) == 1
+    ended = json.loads(team.do("teamctl", "shutdown", "nina", "nora", "--json"))
+    assert [row["exit_code"] for row in ended["members"]] == [0, 0]
+    team.do("teamctl", "rm", "nina", "nora")
+    assert team.member("nora") == {}
 
 
 @pytest.mark.slow

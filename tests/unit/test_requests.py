@@ -101,6 +101,18 @@ def test_a_teammate_without_a_process_is_shut_down_at_once(context: TeamContext)
     assert Roster(context.settings.paths).read().get("ann").status is Status.SHUTDOWN
 
 
+def test_several_teammates_are_shut_down_by_one_request(context: TeamContext) -> None:
+    given = ask(context, "shutdown", names=["ann", "CY", "ann"], seconds=5)
+    ended = [(one["name"], one["exit_code"]) for one in given.data["members"]]
+    assert ended == [("ann", ExitCode.DONE), ("cy", ExitCode.DONE)]
+    with pytest.raises(TeamError, match="no teammate named 'zoe'"):
+        ask(context, "shutdown", names=["bob", "zoe"], seconds=5)
+    assert context.roster.team.get("bob").status is Status.WORKING, "nobody was asked"
+    for names in ("bob", [7], {"bob": 1}):
+        with pytest.raises(NotAMessage, match="the names of a shutdown must be a list of texts"):
+            ask(context, "shutdown", names=names, seconds=5)
+
+
 def test_an_agent_whose_request_cannot_be_written_is_told_by_mail(
     context: TeamContext,
 ) -> None:
