@@ -46,7 +46,7 @@ def _known(paths: TeamPaths, supervisor: int) -> tuple[dict[int, str], dict[int,
     """Return the names of known processes by pid, and the memory that they report."""
     names, memory = {supervisor: TEAMD}, {}
     for member in Roster(paths).read().members:
-        seen = look_at(paths, member, None, None)
+        seen = look_at(paths, member, None, None, served=True)
         if member.process is not None and seen.alive:
             names[member.process.pid] = member.name
             memory[member.process.pid] = seen.memory_bytes or 0

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 _PAUSE_SECONDS: Final = 0.25  # at least between two looks
 _LEAST_ROWS: Final = 3  # minimum rows of the table; notices leave room for them
 # The members that need a person come first.
-_ORDER: Final = ("waiting", "failed", "paused", "retrying", "working", "idle", "shutdown")
+_ORDER: Final = (
+    "waiting", "failed", "stopped", "paused", "retrying", "pausing", "working", "idle", "shutdown",
+)  # fmt: skip
 
 
 @click.command()

@@ -18,6 +18,8 @@ STATUS_COLOURS: Final = {
     "working": "green",
     "idle": "cyan",
     "waiting": "bright_yellow",
+    "pausing": "yellow",
+    "stopped": "yellow",
     "paused": "yellow",
     "failed": "red",
     "shutdown": "bright_black",

@@ -81,10 +81,23 @@ def note_lines(seen: Overview) -> list[Cell]:
         found.append((seen.trouble, "red"))
     for view in seen.members:
         found += _notes(seen, view)
+    found += _failing(seen)
     if seen.team.sandbox and seen.members:
         calm = seen.team.sandbox.startswith(SANDBOXED)
         found.append((f"sandbox: {seen.team.sandbox}", "bright_black" if calm else "yellow"))
     return found
+
+
+def _failing(seen: Overview) -> Iterator[Cell]:
+    """Yield a line for each cause that calls of the model fail for, unless a notice says it."""
+    told = [one.text for one in seen.notices if one.kind is NoticeKind.OUTAGE]
+    causes = dict[str, list[str]]()
+    for view in seen.members:
+        if view.retry:
+            causes.setdefault(view.retry.cause, []).append(view.name)
+    for cause, names in causes.items():
+        if not any(cause in text for text in told):
+            yield f"{', '.join(names)}: {cause}", "yellow"
 
 
 def _notes(seen: Overview, view: MemberView) -> Iterator[Cell]:
@@ -95,20 +108,24 @@ def _notes(seen: Overview, view: MemberView) -> Iterator[Cell]:
     if member.reason and not told:
         yield f"{member.name}: {' '.join(member.reason.split())}", ""
     if view.copy:
-        yield f"{member.name}: {_describe_copy(view.copy)}", ""
+        yield f"{member.name}: {describe_copy(view.copy)}", ""
     if view.trouble:
         yield f"{member.name}: {view.trouble}", "red"
     if member.sandbox not in (None, seen.team.sandbox):
         yield f"{member.name}: sandbox {member.sandbox}", "yellow"
 
 
-def _describe_copy(copy: dict[str, Any]) -> str:
+def describe_copy(copy: dict[str, Any]) -> str:
+    """Return the state of a working copy, from `MemberView.copy`; zeros are left out."""
     if copy["ahead"] is None:
         return str(copy["trouble"])
     ahead, files = copy["ahead"], copy["uncommitted"]
-    commits = f"{ahead} commit{'' if ahead == 1 else 's'} ahead"
-    where = f"branch {copy['branch']}" if copy["branch"] else "on no branch"
-    return f"{where}, {commits}, {files} uncommitted file{'' if files == 1 else 's'}"
+    said = [f"branch {copy['branch']}" if copy["branch"] else "on no branch"]
+    if ahead:
+        said.append(f"{ahead} commit{'' if ahead == 1 else 's'} ahead")
+    if files:
+        said.append(f"{files} uncommitted file{'' if files == 1 else 's'}")
+    return ", ".join(said)
 
 
 def member_cells(view: MemberView) -> Iterator[Cell]:
@@ -116,7 +133,7 @@ def member_cells(view: MemberView) -> Iterator[Cell]:
     member, alive = view.member, view.alive
     yield member.name, member.color if member.color in COLOURS else ""  # a style may hold a link
     yield member.role, ""
-    yield view.state, output.STATUS_COLOURS[view.state]
+    yield view.state_in_words, output.STATUS_COLOURS[view.state]
     yield output.ago(view.since), ""
     yield view.describes or "-", "yellow" if view.retry else ""
     figures = (

@@ -84,8 +84,10 @@ def _open(paths: TeamPaths, team: Team, approval: Approval) -> OpenRequest:
     )
 
 
+# States of a view beside those of the roster.
 WAITING: Final = "waiting"
-_MINUTE: Final = 60
+PAUSING: Final = "pausing"  # it pauses once its step has ended
+STOPPED: Final = "stopped"  # no teamd runs it; the next start goes on with it
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class MemberView:
         rejected: the number of inbox lines that were not messages.
         trouble: why its mail cannot be counted.
         copy: its working copy as `--json` shows it; `None` without one.
+        served: whether a teamd runs, which would start its process at need.
         cpu_seconds: CPU time of its process.
         memory_bytes: memory of its process, including its part of shared pages.
     """
@@ -116,6 +119,7 @@ class MemberView:
     rejected: int
     trouble: str | None
     copy: dict[str, Any] | None
+    served: bool
     cpu_seconds: float | None
     memory_bytes: int | None
 
@@ -137,13 +141,20 @@ class MemberView:
 
     @property
     def state(self) -> str:
-        """Its status in the roster, or `waiting` while it rests until its request is answered."""
+        """Its status in the roster, or `waiting`, `pausing` or `stopped`."""
         status = self.member.status
-        if self.doing is not None:
-            return str(Status.WORKING)
+        if self.doing is not None or status is Status.WORKING:
+            if not (self.alive or self.served):
+                return STOPPED
+            return PAUSING if self.member.paused_by else str(Status.WORKING)
         if self.request is not None and status is self._status_of_waiting(self.request):
             return WAITING
         return str(status)
+
+    @property
+    def state_in_words(self) -> str:
+        """Its state for a table."""
+        return "stopped (was working)" if self.state == STOPPED else self.state
 
     @property
     def since(self) -> float | None:
@@ -198,7 +209,12 @@ class MemberView:
 
 
 def look_at(
-    paths: TeamPaths, member: Member, account: Account | None, request: OpenRequest | None
+    paths: TeamPaths,
+    member: Member,
+    account: Account | None,
+    request: OpenRequest | None,
+    *,
+    served: bool,
 ) -> MemberView:
     """Read the state of a member from its files."""
     process = member.process
@@ -221,6 +237,7 @@ def look_at(
         rejected=rejected,
         trouble=trouble,
         copy=_look_at_copy(paths, member) if member.worktree else None,
+        served=served,
         cpu_seconds=cpu_seconds,
         memory_bytes=memory,
     )

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,6 +21,7 @@ from teamd.overview.members import MemberView, OpenRequest
 from teamd.team.member import Member
 from teamd.team.states import Status
 
+_OUTAGE_SECONDS: Final = 60.0
 _LONGEST: Final = 300  # characters of a request; `teamctl requests` shows the rest
 
 
@@ -29,6 +31,7 @@ class NoticeKind(StrEnum):
     WAITING = "waiting"  # a request waits for the person's answer
     FAILED = "failed"
     PAUSED = "paused"
+    OUTAGE = "outage"  # the server of the model has failed for a minute; the tries go on
     TEAMD = "teamd"  # no teamd runs
     REJECTED = "rejected"  # lines of an inbox are not messages
     MAIL = "mail"
@@ -98,6 +101,22 @@ def describe_stopped(paths: TeamPaths, members: Iterable[MemberView]) -> list[No
     views = [view for view in members if view.state in (Status.FAILED, Status.PAUSED)]
     views.sort(key=lambda view: view.state)
     return [describe_member(paths, view.member, view.since) for view in views]
+
+
+def describe_outages(paths: TeamPaths, members: Iterable[MemberView]) -> Iterator[Notice]:
+    """Yield a notice for each cause for which calls of the model have failed for a minute."""
+    failing = [view for view in members if view.retry is not None and view.since is not None]
+    for cause in dict.fromkeys(view.retry.cause for view in failing if view.retry):
+        views = [view for view in failing if view.retry and view.retry.cause == cause]
+        since = min(view.since for view in views if view.since is not None)
+        minutes = int((time.time() - since) / _OUTAGE_SECONDS)
+        if minutes:
+            who = ", ".join(view.name for view in views)
+            text = f"calls of the model have failed for {minutes} min ({who}): {cause}"
+            command = paths.team_command("teamctl doctor")
+            yield Notice(
+                NoticeKind.OUTAGE, text, (command,), effect="checks the server", time=since
+            )
 
 
 def describe_no_teamd(paths: TeamPaths) -> Notice:

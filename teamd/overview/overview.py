@@ -59,6 +59,7 @@ class Overview:
         paths = self.paths
         found = [notices.describe_request(request) for request in self.waiting]
         found += notices.describe_stopped(paths, self.members)
+        found += notices.describe_outages(paths, self.members)
         if self.supervisor is None:
             found.append(notices.describe_no_teamd(paths))
         found += [notices.describe_rejected(paths, name, count) for name, count in self.rejected]
@@ -120,7 +121,7 @@ class OverviewReader:
         requests = describe_requests(paths, team, self._approvals())
         wanted = self._with_costs and bool(team.members)
         used, trouble = self._costs() if wanted else (None, "")
-        members = tuple(self._look(team, requests, used))
+        members = tuple(self._look(team, requests, used, served=there is not None))
         return Overview(
             paths=paths,
             team=team,
@@ -135,7 +136,12 @@ class OverviewReader:
         )
 
     def _look(
-        self, team: Team, requests: Sequence[OpenRequest], used: Mapping[str, Account] | None
+        self,
+        team: Team,
+        requests: Sequence[OpenRequest],
+        used: Mapping[str, Account] | None,
+        *,
+        served: bool,
     ) -> list[MemberView]:
         # The oldest request of each member. The leader, not the member, requests a shutdown.
         waiting = {
@@ -146,7 +152,8 @@ class OverviewReader:
         views = []
         for member in team.members:
             account = None if used is None else used.get(member.name, NOTHING)
-            views.append(look_at(self._paths, member, account, waiting.get(member.name)))
+            asked = waiting.get(member.name)
+            views.append(look_at(self._paths, member, account, asked, served=served))
         return views
 
     def _read_costs(self) -> tuple[Mapping[str, Account] | None, str]:

@@ -191,7 +191,7 @@ def test_no_colour_of_the_roster_is_a_link(paths: TeamPaths) -> None:
     document["members"][0]["color"] = "link https://evil.example"
     paths.config.write_text(json.dumps(document))
     member = Roster(paths).read().get("bob")
-    assert next(member_cells(look_at(paths, member, None, None))) == ("bob", "")
+    assert next(member_cells(look_at(paths, member, None, None, served=True))) == ("bob", "")
     assert obeyed(call("team")[0]) == set()
 
 

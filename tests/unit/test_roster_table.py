@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import io
+import time
 
 import pytest
 from rich.console import Console
 
-from teamctl.render.roster_table import HEADINGS, render_roster
+from teamctl.render.roster_table import HEADINGS, describe_copy, render_roster
 from teamd.files.paths import TeamPaths
 from teamd.mail.lines import explain_rejected
 from teamd.overview.overview import OverviewReader
+from teamd.process_id import Identity
+from teamd.team.activity import Activity, Doing, Retry, write_activity
 from teamd.team.member import Member
 from teamd.team.roster import Roster
 from teamd.team.states import Status
@@ -139,3 +142,55 @@ def test_a_working_copy_that_cannot_be_read_shows_the_reason(paths: TeamPaths) -
     (found,) = OverviewReader(paths).read().members
     assert found.copy is not None
     assert note == f"ann: {found.copy['trouble']}"
+
+
+def working(
+    paths: TeamPaths, name: str, *, cause: str, seconds: float, **facts: object
+) -> None:
+    """Let a running process report that its model calls have failed for so long."""
+    me = Identity.own()
+    add(paths, name, status="working", pid=me.pid, started=me.started, **facts)
+    retry = Retry(attempt=3, attempts=10, cause=cause, next=None)
+    doing = Doing("model", "m")
+    since = time.time() - seconds
+    paths.activities.mkdir(exist_ok=True)
+    activity = Activity(process=me, since=since, doing=doing, retry=retry)
+    write_activity(paths.activity(name), activity)
+
+
+def test_the_cause_of_a_dead_server_is_visible_at_80_columns(paths: TeamPaths) -> None:
+    working(paths, "ann", cause="no connection to http://localhost:9: refused", seconds=5)
+    working(paths, "bob", cause="no connection to http://localhost:9: refused", seconds=5)
+    assert "ann, bob: no connection to http://localhost:9: refused" in " ".join(screen(paths, 80))
+    assert {one.kind for one in OverviewReader(paths).read().notices} == {"teamd"}
+
+
+def test_a_server_that_fails_for_a_minute_is_a_notice_while_the_tries_go_on(
+    paths: TeamPaths,
+) -> None:
+    working(paths, "ann", cause="529 overloaded", seconds=150)
+    working(paths, "bob", cause="529 overloaded", seconds=61)
+    notice = OverviewReader(paths).read().notices[0]
+    text = "calls of the model have failed for 2 min (ann, bob): 529 overloaded"
+    assert (notice.kind, notice.text, notice.command) == ("outage", text, "teamctl doctor")
+    assert " ".join(screen(paths, 200)).count("529 overloaded") == 1 + 2, "the notice and two rows"
+
+
+def test_a_killed_teammate_without_a_teamd_does_not_work(paths: TeamPaths) -> None:
+    add(paths, "ann", status="working", pid=2**22, started=1.0)
+    add(paths, "bob", status="idle")
+    assert "stopped (was working)" in table(paths, 200)[1]
+    assert [view.state for view in OverviewReader(paths).read().members] == ["stopped", "idle"]
+
+
+def test_a_teammate_that_pauses_at_the_end_of_its_step_is_pausing(paths: TeamPaths) -> None:
+    working(paths, "ann", cause="", seconds=0, paused_by="user")
+    assert OverviewReader(paths).read().members[0].state == "pausing"
+
+
+def test_a_copy_without_work_is_described_without_zeros() -> None:
+    copy = {"branch": "team/ann", "ahead": 0, "uncommitted": 0}
+    assert describe_copy(copy) == "branch team/ann"
+    assert describe_copy({**copy, "ahead": 2, "uncommitted": 1}) == (
+        "branch team/ann, 2 commits ahead, 1 uncommitted file"
+    )

@@ -59,8 +59,8 @@ def test_failed_and_paused_members_come_first_and_the_rest_is_counted(
 
 
 def test_totals_give_the_number_of_each_status(paths: TeamPaths) -> None:
-    seen = crowd(paths, ann=Status.WORKING, bob=Status.PAUSED)
-    assert total(seen) == "2 members: 1 paused, 1 working; 0 in inboxes, $0.00"
+    seen = crowd(paths, ann=Status.WORKING, bob=Status.PAUSED)  # and no teamd runs
+    assert total(seen) == "2 members: 1 stopped, 1 paused; 0 in inboxes, $0.00"
 
 
 def test_a_plain_terminal_gets_a_line_for_each_change(paths: TeamPaths) -> None:
