@@ -128,7 +128,8 @@ class TeamActions:
         answered = Approvals(post.paths, post).answer(
             request, by=USER, approve=approve, reason=words, always=always
         )
-        return Outcome(f"{answered.status} {describe_approval(answered)}")
+        facts = {"id": answered.id, "status": str(answered.status), "from": answered.asker}
+        return Outcome(f"{answered.status} {describe_approval(answered)}", facts)
 
     def send(self, to: str, text: str, key: str = "") -> Outcome:
         """Send mail; mail that is sent again with the same key arrives once."""

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from teamctl import arguments
-from teamctl.actions import TeamActions, describe_approval, kind_word
+from teamctl.actions import Outcome, TeamActions, describe_approval, kind_word
 from teamctl.mail.router import team_post
 from teamctl.render import output
 from teamd.approvals.approval import Approval, Kind, NoSuchApproval
@@ -19,7 +19,7 @@ from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.messages import USER
-from teamd.overview.members import MemberView, OpenRequest, read_requests
+from teamd.overview.members import PAUSING, STOPPED, MemberView, OpenRequest, read_requests
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.team.roster import Roster
 from teamd.team.states import Status
@@ -27,6 +27,8 @@ from teamd.team.states import Status
 _MOST_NAMED: Final = 5
 _STATES: Final[dict[str, str]] = {
     Status.WORKING: "works; `teamctl transcript {0} -f` shows at what",
+    PAUSING: "pauses once its step has ended",
+    STOPPED: "is stopped in the middle of its work",
     Status.IDLE: "is idle; `teamctl send {0} TEXT` gives it something to do",
     Status.SHUTDOWN: "is shut down; `teamctl spawn {0} ROLE TASK` wakes it",
 }
@@ -61,21 +63,26 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
 @_id_argument
 @click.option("--feedback", help="What the teammate should keep in mind; - reads standard input.")
 @click.option("--always", is_flag=True, help="Of a permission: for this team, from now on.")
+@output.json_option
 @team_options
-def approve(choice: TeamOptions, request_id: str, *, feedback: str | None, always: bool) -> None:
+def approve(
+    choice: TeamOptions, request_id: str, *, feedback: str | None, always: bool, as_json: bool
+) -> None:
     """Approve the request ID, such as a plan or a permission, or what NAME waits for.
 
     The teammate that asked gets your answer and goes on. `teamctl requests` lists the ids; the
     first characters of one are enough if no other id begins with them.
     """
-    _answer(choice, request_id, approve=True, reason=feedback, always=always)
+    outcome = _answer(choice, request_id, approve=True, reason=feedback, always=always)
+    outcome.print(as_json=as_json)
 
 
 @click.command()
 @_id_argument
 @click.option("--reason", help="Why, and what should change; - reads standard input.")
+@output.json_option
 @team_options
-def reject(choice: TeamOptions, request_id: str, *, reason: str | None) -> None:
+def reject(choice: TeamOptions, request_id: str, *, reason: str | None, as_json: bool) -> None:
     """Reject the request ID, such as a plan, or what NAME waits for.
 
     The teammate that asked gets your answer and may ask again; without --reason a terminal asks you
@@ -83,7 +90,7 @@ def reject(choice: TeamOptions, request_id: str, *, reason: str | None) -> None:
     begins with them. With the id of what you allowed with `teamctl approve --always`, that is taken
     back.
     """
-    _answer(choice, request_id, approve=False, reason=reason)
+    _answer(choice, request_id, approve=False, reason=reason).print(as_json=as_json)
 
 
 def _approvals(choice: TeamOptions) -> Approvals:
@@ -93,19 +100,18 @@ def _approvals(choice: TeamOptions) -> Approvals:
 
 def _answer(
     choice: TeamOptions, beginning: str, *, approve: bool, reason: str | None, always: bool = False
-) -> None:
-    """Answer the request whose id starts with `beginning`, and print the answer.
+) -> Outcome:
+    """Answer the request whose id starts with `beginning`.
 
     Raises:
         TeamError: the request does not exist, is closed, or is not for the person.
     """
     asked = _approvals(choice)
     approval = _find(choice.existing(), asked, beginning)
-    what = output.plain(describe_approval(approval))
     if approval.always and not approve:
         asked.take_back(approval.id)
-        click.echo(f"took back {what}: it is asked for again")
-        return
+        said = f"took back {describe_approval(approval)}: it is asked for again"
+        return Outcome(said, {"id": approval.id, "status": "taken back"})
     if always and approval.type != Kind.PERMISSION:
         raise TeamError(
             f"--always is for permissions, and {approval.id} is a {kind_word(approval)}"
@@ -113,8 +119,7 @@ def _answer(
     if reason is None and not approve:
         reason = arguments.ask("Why, and what should change? (Enter for no reason)")
     words = arguments.text_or_stdin(reason or "").strip()
-    outcome = TeamActions(choice).answer(approval.id, words, approve=approve, always=always)
-    click.echo(output.plain(outcome.text))
+    return TeamActions(choice).answer(approval.id, words, approve=approve, always=always)
 
 
 def _find(paths: TeamPaths, asked: Approvals, word: str) -> Approval:

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from teamctl.mail.router import all_approvals
 from teamctl.render import output
-from teamctl.render.output import MailFormat
+from teamctl.render.output import MailFormat, Note
 from teamctl.tail import GrowingFile
 from teamd.approvals.approval import Approval, Verdict
 from teamd.errors import LockTimeout, TeamError
@@ -25,7 +25,7 @@ from teamd.transcript.records import Delivered, mail_in
 Identity: TypeAlias = tuple[str, str, str]
 # Called at each look, because another inbox gets the person's mail when a lead starts or ends.
 Boxes = Callable[[], Sequence[Mailbox]]
-Note = Callable[[Message], str]  # see `output.show_messages`
+DescribeRequest = Callable[[Message], Note]
 
 # Mail is shown and taken in batches, so that a flood does not fill the memory.
 _BATCH: Final = BatchLimit(messages=MOST_SHOWN, bytes=1 << 24)
@@ -34,7 +34,7 @@ _BATCH: Final = BatchLimit(messages=MOST_SHOWN, bytes=1 << 24)
 class InboxReader:
     """Shows the person's mail, and then takes it."""
 
-    def __init__(self, boxes: Boxes, paths: TeamPaths, note: Note) -> None:
+    def __init__(self, boxes: Boxes, paths: TeamPaths, note: DescribeRequest) -> None:
         self._boxes = boxes
         self._note = note
         self._turn = paths.reading
@@ -94,7 +94,7 @@ class InboxReader:
 class InboxLooker:
     """Shows mail without taking it; each message once."""
 
-    def __init__(self, boxes: Boxes, note: Note) -> None:
+    def __init__(self, boxes: Boxes, note: DescribeRequest) -> None:
         self._boxes = boxes
         self._note = note
         self._unseen = NewMailFinder()
@@ -153,19 +153,21 @@ def identity(message: Message) -> Identity:
     return message.id, message.sender, message.content
 
 
-def describe_request(paths: TeamPaths, message: Message) -> str:
+def describe_request(paths: TeamPaths, message: Message) -> Note:
     """Return the end of a message's request, or the commands that answer it.
 
     It is empty if the person cannot answer, or if the message names the commands.
     """
+    if ended := describe_end(paths, message):
+        return Note(ended, replaces_text=True)
     approval = _find(paths, message)
-    if approval is None or not approval.is_open or approval.overdue:
-        return describe_end(paths, message)
+    if approval is None:
+        return Note()
     approve = paths.add_team_option(f"`teamctl approve {approval.id}`")
     if approve in message.content or not approval.may_be_answered_by(USER):
-        return ""
+        return Note()
     reject = paths.add_team_option(f"`teamctl reject {approval.id} --reason …`")
-    return f"{approve} approves it, {reject} rejects it"
+    return Note(f"{approve} approves it, {reject} rejects it")
 
 
 def describe_end(paths: TeamPaths, message: Message) -> str:
@@ -183,9 +185,7 @@ def describe_end(paths: TeamPaths, message: Message) -> str:
 
 def _find(paths: TeamPaths, message: Message) -> Approval | None:
     with suppress(TeamError):  # a damaged approval must not keep the person from reading the mail
-        found = all_approvals(paths).find(message.extra.get("request_id"))
-        if found is not None and (found.asker, found.type) == (message.sender, message.type):
-            return found
+        return all_approvals(paths).of_message(message)
     return None
 
 

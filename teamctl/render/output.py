@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import Enum, auto
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
@@ -47,10 +47,17 @@ class MailFormat(Enum):
     LINES = auto()
 
 
+class Note(NamedTuple):
+    """A line about a request, which stands below its heading or in place of its text."""
+
+    line: str = ""
+    replaces_text: bool = False
+
+
 def show_messages(
     messages: Sequence[Message],
     form: MailFormat,
-    note: Callable[[Message], str] = lambda _: "",
+    note: Callable[[Message], Note] = lambda _: Note(),
 ) -> None:
     """Print mail.
 
@@ -67,17 +74,21 @@ def show_messages(
             print_json_line(message.to_json())
         else:
             asks = message.type.endswith(REQUEST)
-            show_message(message, note(message) if asks else "")
+            show_message(message, note(message) if asks else Note())
 
 
-def show_message(message: Message, note: str = "") -> None:
-    """Print one message for a person, with the note below its heading."""
+def show_message(message: Message, note: Note = Note()) -> None:  # noqa: B008 -- it is immutable
+    """Print one message for a person."""
     when = terminal.style(clock(message.timestamp), dim=True)
     about = f" — {plain(message.summary)}" if message.summary else ""
     sender = terminal.style(plain(message.sender), bold=True)
-    click.echo(f"{when} {sender}{kind_of(message)}{about}")
-    if note:
-        click.echo(f"  {terminal.style(plain(note), bold=True)}")
+    heading = f"{when} {sender}{kind_of(message)}{about}"
+    if note.replaces_text:
+        click.echo(f"{heading}: {plain(note.line)}")
+        return
+    click.echo(heading)
+    if note.line:
+        click.echo(f"  {terminal.style(plain(note.line), bold=True)}")
     for line in plain(message.content).splitlines() or [""]:
         click.echo(f"  {line}")
 

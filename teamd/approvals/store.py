@@ -164,6 +164,13 @@ class Approvals:
             return None  # such an id could name another file
         return self._read(self._paths.request(approval_id))
 
+    def of_message(self, message: Message) -> Approval | None:
+        """Return the approval that a message asks for; mail with a borrowed id has none."""
+        found = self.find(message.extra.get("request_id"))
+        if found is not None and (found.asker, found.type) == (message.sender, message.type):
+            return found
+        return None
+
     def match(self, beginning: str) -> Approval:
         """Return the approval with this id, or the only one whose id starts with it, as git does.
 

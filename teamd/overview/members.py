@@ -18,12 +18,13 @@ from teamd.files.paths import TeamPaths
 from teamd.mail import lines
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
-from teamd.messages import LEAD, PERMISSION_TYPE, USER
+from teamd.messages import LEAD, PERMISSION_TYPE, USER, Message
 from teamd.team.activity import MODEL, Activity, Doing, Retry, read_activity
 from teamd.team.member import Member
 from teamd.team.roster import Team
 from teamd.team.states import Status
 
+_MOST_READ_BYTES: Final = 1 << 18
 _ASKS: Final = {Kind.PERMISSION: "asks to run", Kind.PLAN: "asks to approve a plan"}
 
 
@@ -62,9 +63,11 @@ def read_requests(paths: TeamPaths, team: Team) -> list[OpenRequest]:
 
 def read_approvals(paths: TeamPaths) -> list[Approval]:
     """Return the unanswered approvals, the oldest first."""
-    return Approvals(
-        paths, MailRouter(paths, durable=False, max_bytes=0)
-    ).open_ones()  # the router sends nothing here
+    return _approvals(paths).open_ones()
+
+
+def _approvals(paths: TeamPaths) -> Approvals:
+    return Approvals(paths, MailRouter(paths, durable=False, max_bytes=0))  # it sends nothing
 
 
 def describe_requests(
@@ -276,6 +279,25 @@ def count_queued(paths: TeamPaths, name: str) -> int:
     if not files.size(paths.taken(name)):
         return lines.count(paths.inbox(name))
     return Mailbox(paths, name).queued()
+
+
+def count_unread(paths: TeamPaths, name: str) -> int:
+    """Count the messages in an inbox that still matter: requests that have ended do not.
+
+    Only a small inbox is looked through, because live views count several times a second.
+
+    Raises:
+        StoreError: the inbox cannot be read.
+    """
+    count = count_queued(paths, name)
+    if not count or files.size(paths.inbox(name)) > _MOST_READ_BYTES:
+        return count
+    store = _approvals(paths)
+    content = files.read(paths.inbox(name)) or b""
+    found = lines.sort_all(content, "", to=name, longest=lambda _: _MOST_READ_BYTES)
+    asked = [store.of_message(message) for _, message in found if isinstance(message, Message)]
+    ended = [one for one in asked if one is not None and (one.overdue or not one.is_open)]
+    return max(0, count - len(ended))
 
 
 def count_rejected(paths: TeamPaths, team: Team) -> Iterator[tuple[str, int]]:

@@ -18,8 +18,8 @@ from teamd.overview import notices
 from teamd.overview.members import (
     MemberView,
     OpenRequest,
-    count_queued,
     count_rejected,
+    count_unread,
     describe_requests,
     look_at,
     read_approvals,
@@ -35,7 +35,8 @@ class Overview:
     Attributes:
         supervisor: the pid of its teamd; `None` if teamd does not run.
         requests: the open requests, the oldest first.
-        unread: the number of messages for the person; `None` if they cannot be counted.
+        unread: the number of messages for the person, without requests that are answered; `None`
+            if they cannot be counted.
         rejected: names and the number of their inbox lines that were not messages.
         untrusted: the settings that the person has yet to trust.
         untrusted_sentence: names them and the command that trusts them.
@@ -164,6 +165,6 @@ class OverviewReader:
 
     def _count_unread(self, team: Team) -> int | None:
         try:
-            return count_queued(self._paths, team.person)
+            return count_unread(self._paths, team.person)
         except StoreError:
             return None

@@ -85,7 +85,7 @@ def test_shared_board(project: Project) -> None:
     wait_until(lambda: stored(project, "2")["status"] == "in_progress", what="bob has begun")
     assert _read(project, "bob").count("Nothing blocks task 2 (Test the API) any more") == 1
     assert board(project)["2"]["owner"] == "bob"
-    rows = [line.split() for line in project.do("teamctl", "tasks").splitlines()]
+    rows = [line.split() for line in project.do("teamctl", "tasks").splitlines()[:3]]
     assert rows == [
         ["ID", "STATUS", "OWNER", "SUBJECT"],
         ["1", "completed", "alice", "Write", "the", "API"],
@@ -205,6 +205,27 @@ def test_wrong_usage_of_task_is_exit_code_2(still: Project) -> None:
         misused = still.run("teamctl", *call.split())
         assert misused.status == 2
         assert sentence in misused.stderr
+
+
+def test_the_board_says_which_check_is_in_force_and_which_tasks_nobody_works_on(
+    project: Project,
+) -> None:
+    project.write("team.toml", '[tasks]\ncheck = "make test"\n')
+    project.enlist("ann")
+    for facts in (("--role", "tester"), ("--check", "true"), ("--role", "coder")):
+        project.do("teamctl", "task", "add", "One", *facts)
+    project.do("teamctl", "task", "claim", "2", "--for", "ann")
+    shown = project.do("teamctl", "tasks").splitlines()
+    assert ["make test" in line for line in shown[1:4]] == [True, False, True]
+    assert shown[4:] == [
+        "task 1 waits for a tester, and there is none; "
+        "`teamctl spawn NAME tester PROMPT` starts one",
+        "task 2 is in progress, but ann is idle; "
+        "`teamctl send ann TEXT` gives it a reason to go on",
+    ]
+    rows = json.loads(project.do("teamctl", "tasks", "--json"))["tasks"]
+    assert [row["check_in_force"] for row in rows] == ["make test", "true", "make test"]
+    assert [row["note"] for row in rows] == [*shown[4:], None]
 
 
 def test_the_board_works_without_teamd(project: Project) -> None:

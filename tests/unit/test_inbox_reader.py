@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from teamctl import arguments
 from teamctl.mail.inbox_reader import NewMailFinder, describe_end, describe_request
+from teamctl.render.output import MailFormat, Note, show_messages
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
@@ -24,6 +26,7 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.mail.spool import BatchLimit
 from teamd.messages import LEAD, USER, Message
+from teamd.overview.overview import OverviewReader
 from teamd.team.states import Status
 from tests.unit.life import enrol
 
@@ -38,13 +41,43 @@ def test_a_message_with_the_request_id_of_another_gets_no_note(paths: TeamPaths)
     own = Message(type=Kind.PLAN, sender="alice", to=LEAD, content="May I?", extra=facts)
     borrowed = replace(own, sender="mallory")
     other = replace(own, type=Kind.SHUTDOWN)
-    assert f"`teamctl approve {asked.id}` approves it" in describe_request(paths, own).replace(
-        f" --team-dir {paths.root}", ""
-    )
-    assert describe_request(paths, borrowed) == describe_request(paths, other) == ""
+    shown = describe_request(paths, own).line.replace(f" --team-dir {paths.root}", "")
+    assert f"`teamctl approve {asked.id}` approves it" in shown
+    assert describe_request(paths, borrowed) == describe_request(paths, other) == Note()
     approvals.answer(asked.id, by=USER, approve=False, reason="no")
     assert "you" in describe_end(paths, own)
+    assert describe_request(paths, own) == Note(describe_end(paths, own), replaces_text=True)
     assert describe_end(paths, borrowed) == describe_end(paths, other) == ""
+
+
+def test_an_answered_request_is_one_line_and_no_waiting_mail(
+    paths: TeamPaths, capsys: pytest.CaptureFixture[str]
+) -> None:
+    approvals = Approvals(paths, MailRouter(paths, durable=False, max_bytes=10_000))
+    enrol(paths, alice=Status.IDLE)
+    asked = [
+        approvals.ask(
+            Approval(
+                type=Kind.PLAN,
+                asker="alice",
+                to=LEAD,
+                content=f"Plan {number}.\n",
+                asked=time.time(),
+            )
+        )
+        for number in (1, 2)
+    ]
+    Mailbox(paths, LEAD, durable=False).put(Message(sender="alice", to=LEAD, content="Hello."))
+    assert OverviewReader(paths).read().unread == 3
+    approvals.answer(asked[0].id, by=USER, approve=True)
+    assert OverviewReader(paths).read().unread == 2
+    mail = Mailbox(paths, LEAD).peek()
+    show_messages(mail, MailFormat.TEXT, partial(describe_request, paths))
+    shown = capsys.readouterr().out
+    assert "was approved already by you" in shown.splitlines()[0]
+    assert "Plan 1." not in shown
+    assert "Plan 2." in shown
+    assert "Hello." in shown
 
 
 def completed(paths: TeamPaths, what: arguments.Complete, begun: str) -> list[str]:

@@ -144,9 +144,7 @@ def test_a_working_copy_that_cannot_be_read_shows_the_reason(paths: TeamPaths) -
     assert note == f"ann: {found.copy['trouble']}"
 
 
-def working(
-    paths: TeamPaths, name: str, *, cause: str, seconds: float, **facts: object
-) -> None:
+def working(paths: TeamPaths, name: str, *, cause: str, seconds: float, **facts: object) -> None:
     """Let a running process report that its model calls have failed for so long."""
     me = Identity.own()
     add(paths, name, status="working", pid=me.pid, started=me.started, **facts)

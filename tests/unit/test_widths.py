@@ -53,7 +53,7 @@ def drawn(headings: Sequence[str], row: Sequence[str], shape: Shape, width: int)
 
 _TASK: Final = {
     "ID": "12", "STATUS": "in_progress", "OWNER": "alice", "ROLE": "tester", "BLOCKED BY": "7, 8",
-    "PROOF": "passed", "SUBJECT": _LONG,
+    "CHECK": "make test", "PROOF": "passed", "SUBJECT": _LONG,
 }  # fmt: skip
 _USE: Final = {
     "NAME": "alice", "CALLS": "123", "IN": "450.1k", "READ": "400.0k", "WRITTEN": "12.3k",
@@ -62,7 +62,8 @@ _USE: Final = {
 
 
 @pytest.mark.parametrize(
-    ("width", "gone"), [(80, []), (70, ["PROOF"]), (40, ["PROOF", "ROLE", "BLOCKED BY", "OWNER"])]
+    ("width", "gone"),
+    [(100, []), (80, ["PROOF", "ROLE"]), (40, ["PROOF", "ROLE", "CHECK", "BLOCKED BY", "OWNER"])],
 )
 def test_a_long_subject_displaces_no_id_status_or_owner(width: int, gone: list[str]) -> None:
     heading, row = drawn(list(_TASK), list(_TASK.values()), tasks._SHAPE, width)
