@@ -20,12 +20,13 @@ from teamd.files import pidfile
 from teamd.files.find_team import project
 from teamd.files.paths import TeamPaths
 from teamd.messages import TEAM_FOLDER
+from teamd.overview.overview import OverviewReader
 from teamd.team import teams
 from teamd.team.roster import Roster
 
 _SHAPE = Shape(
-    elastic={"STATUS": 12, "PATH": 12, "TEAM": 12},
-    spare=("TEAMD", "MEMBERS"),
+    elastic={"STATUS": 12, "PATH": 12, "TEAM": 12, "FOLDER": 12},
+    spare=("PATH", "TEAMD", "MEMBERS"),
     dispensable=("STATUS",),
 )
 
@@ -37,27 +38,50 @@ _SHAPE = Shape(
 def command(choice: TeamOptions, *, everywhere: bool, as_json: bool) -> None:
     """List the teams of this project: .team/ and those in .teams/.
 
-    With --all, the command lists all teams of yours on this machine that a teamd has served.
+    REQUESTS and MAIL are the numbers that wait for you. With --all, the command lists all teams of
+    yours on this machine that a teamd has served, with the folder of each.
     """
     found = teams.every_team() if everywhere else teams.teams(_project(choice))
+    waiting = list(map(_count_waiting, found))
     if as_json:
-        output.print_json({"teams": [team.to_json() for team in found]})
+        rows = [{**team.to_json(), **asks} for team, asks in zip(found, waiting, strict=True)]
+        output.print_json({"teams": rows})
         return
     if not found:
         click.echo("no teams here; `teamd start` makes one, `teamctl create NAME` one by name")
         return
-    headings = ["TEAM", "TEAMD", "MEMBERS", "STATUS"]
-    rows = list(map(_cells, found))
-    if everywhere:
-        headings.append("PATH")
-        rows = [[*row, str(team.paths.root)] for row, team in zip(rows, found, strict=True)]
-    tables.print_table(headings, rows, ("MEMBERS",), _SHAPE)
+    columns = {
+        "TEAM": [team.name for team in found],
+        "FOLDER": [team.folder for team in found],
+        "REQUESTS": [
+            "?" if asks["requests"] is None else asks["requests"] or "-" for asks in waiting
+        ],
+        "MAIL": ["?" if asks["mail"] is None else asks["mail"] or "-" for asks in waiting],
+        "TEAMD": ["-" if team.pid is None else team.pid for team in found],
+        "MEMBERS": [team.members for team in found],
+        "STATUS": [
+            ", ".join(f"{number} {status}" for status, number in team.statuses.items()) or "-"
+            for team in found
+        ],
+        "PATH": [team.paths.root for team in found],
+    }
+    if not everywhere:
+        del columns["FOLDER"], columns["PATH"]
+    cells = [[str(cell) for cell in row] for row in zip(*columns.values(), strict=True)]
+    tables.print_table(list(columns), cells, ("REQUESTS", "MAIL", "MEMBERS"), _SHAPE)
 
 
-def _cells(team: teams.TeamFacts) -> list[str]:
-    states = ", ".join(f"{number} {status}" for status, number in team.statuses.items())
-    runs = "-" if team.pid is None else str(team.pid)
-    return [team.name, runs, str(team.members), states or "-"]
+def _figure(number: int | None) -> str:
+    return "?" if number is None else str(number or "-")
+
+
+def _count_waiting(team: teams.TeamFacts) -> dict[str, int | None]:
+    """Count what waits for the person: requests and mail; `None` if that cannot be read."""
+    try:
+        seen = OverviewReader(team.paths, costs=False).read()
+    except TeamError:
+        return {"requests": None, "mail": None}
+    return {"requests": len(seen.waiting), "mail": seen.unread}
 
 
 @click.command()

@@ -45,6 +45,11 @@ class TeamFacts:
     statuses: dict[str, int]
 
     @property
+    def folder(self) -> str:
+        """The name of the project's folder."""
+        return self.paths.home.resolve().name
+
+    @property
     def members(self) -> int:
         """The number of members."""
         return sum(self.statuses.values())
@@ -53,6 +58,7 @@ class TeamFacts:
         """Return the team as `--json` shows it."""
         return {
             "name": self.name,
+            "folder": self.folder,
             "path": str(self.paths.root),
             "running": self.pid is not None,
             "pid": self.pid,

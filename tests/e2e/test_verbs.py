@@ -149,14 +149,15 @@ def test_ps_lists_teamd_the_teammates_and_their_commands(team: Project) -> None:
 def test_teams_of_all_projects_are_listed_from_anywhere(project: Project) -> None:
     project.ask_no_service()
     project.start()
+    project.do("teamctl", "send", "lead", "Hello.", "--from", "build")
     elsewhere = project.root / "elsewhere"
     elsewhere.mkdir()
     found = json.loads(project.run("teamctl", "teams", "--all", "--json", cwd=elsewhere).stdout)[
         "teams"
     ]
-    assert [(one["path"], one["pid"]) for one in found] == [
-        (str(project.paths.root), project.supervisor)
-    ]
+    (team,) = found
+    facts = {"path": str(project.paths.root), "pid": project.supervisor, "requests": 0, "mail": 1}
+    assert team == {**team, **facts, "folder": project.folder.name}
     assert str(project.paths.root) in project.run("teamctl", "teams", "--all", cwd=elsewhere).stdout
     project.do("teamd", "stop")
     project.paths.root.rename(elsewhere / ".team")

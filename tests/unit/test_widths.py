@@ -90,8 +90,8 @@ _PROCESS: Final = {
     "PID": "123456", "NAME": "alice", "UP": "13m", "CPU": "12s", "MEM": "20.5M", "COMMAND": _LONG,
 }  # fmt: skip
 _TEAM: Final = {
-    "TEAM": "default", "TEAMD": "1234567", "MEMBERS": "12", "STATUS": "6 idle, 1 working",
-    "PATH": "/home/somebody/a/project/.team",
+    "TEAM": "default", "FOLDER": "website", "REQUESTS": "2", "MAIL": "3", "TEAMD": "1234567",
+    "MEMBERS": "12", "STATUS": "6 idle, 1 working", "PATH": "/home/somebody/a/project/.team",
 }  # fmt: skip
 
 _MESSAGE: Final = {
@@ -104,7 +104,7 @@ _MESSAGE: Final = {
     ("row", "shape", "kept"),
     [
         (_PROCESS, ps._SHAPE, ["PID", "NAME", "MEM", "COMMAND"]),
-        (_TEAM, teams._SHAPE, ["TEAM", "STATUS", "PATH"]),
+        (_TEAM, teams._SHAPE, ["TEAM", "FOLDER", "REQUESTS", "MAIL"]),
     ],
     ids=["ps", "teams"],
 )
