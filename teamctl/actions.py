@@ -34,6 +34,7 @@ _KINDS: Final[dict[str, str]] = {
     Kind.PLAN: "plan",
     Kind.SHUTDOWN: "shutdown",
     Kind.PERMISSION: "permission",
+    Kind.PUSH: "push",
 }
 
 

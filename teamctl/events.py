@@ -60,6 +60,7 @@ class EventKind(StrEnum):
     MODEL_CALLS_SLOWED = auto()
     MAIL_REJECTED = auto()
     PERMISSION = auto()
+    PUSH = auto()
     CHECK_BEGAN = auto()
     CHECK_ENDED = auto()
     RELOADED = auto()

@@ -43,6 +43,7 @@ class LoggedEvent(StrEnum):
     MODEL_CALLS_SLOWED = "model calls slowed"
     MAIL_REJECTED = "line rejected"
     PERMISSION = "permission"
+    PUSH = "push"
     CHECK_BEGAN = "check begins"
     CHECK_ENDED = "check ended"
     RELOADED = "reloaded"

@@ -113,6 +113,7 @@ PLAN_TYPE: Final = "plan_approval_request"
 PLAN_ANSWER_TYPE: Final = "plan_approval_response"
 HELD_TYPE: Final = "mail_held"  # a talk-only teammate tells a sender that its mail waits
 PERMISSION_TYPE: Final = "permission_request"
+PUSH_TYPE: Final = "push"
 PROMPT_KEY: Final = "prompt"  # true in a spawn's message whose text is a new task
 FRESH_KEY: Final = "fresh"  # true in addition if the task starts a new conversation
 MAX_MESSAGE_BYTES: Final = 1_048_576
@@ -121,6 +122,11 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _MADE_ID: Final = re.compile(r"([0-9a-f]{14})-[0-9a-f]{16}")
 # Commands in a sentence. Commands about the project, not about a team, are left unchanged.
 _COMMAND: Final = r"`(teamctl|teamd) (?=[a-z])(?!(?:create|delete|demo|init|teams)\b)"
+
+
+def needs_answer(type_: str) -> bool:
+    """Return whether mail of a type asks for an answer."""
+    return type_.endswith(REQUEST) or type_ == PUSH_TYPE
 
 
 def check_name(name: str) -> str:

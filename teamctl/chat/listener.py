@@ -25,7 +25,7 @@ from teamd.errors import StoreError, TeamError
 from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import LEAD, REQUEST, SHUTDOWN_ANSWER_TYPE, USER, Message
+from teamd.messages import LEAD, SHUTDOWN_ANSWER_TYPE, USER, Message, needs_answer
 from teamd.transcript import live, records
 from teamd.transcript.file import decode_lines
 
@@ -243,7 +243,7 @@ class Listener:
         about = layout.clip_beginning(message.summary or message.content, rest=rest)
         about = about.replace("\n", "\n  ")
         self._line(f"✉ {layout.clip_line(message.sender)} → {to}: {about}", fg="cyan")
-        if to != LEAD and message.type.endswith(REQUEST):
+        if to != LEAD and needs_answer(message.type):
             self._line(f"  {self._describe_request(message)}", fg="yellow")
 
     def _describe_request(self, message: Message) -> str:

@@ -11,7 +11,7 @@ from teamctl import arguments
 from teamctl.actions import Outcome, TeamActions, describe_approval, kind_word
 from teamctl.mail.router import team_post
 from teamctl.render import output
-from teamd.approvals.approval import Approval, Kind, NoSuchApproval
+from teamd.approvals.approval import CALLS, Approval, NoSuchApproval
 from teamd.approvals.store import Approvals
 from teamd.command_line import terminal
 from teamd.command_line.options import team_options
@@ -112,9 +112,9 @@ def _answer(
         asked.take_back(approval.id)
         said = f"took back {describe_approval(approval)}: it is asked for again"
         return Outcome(said, {"id": approval.id, "status": "taken back"})
-    if always and approval.type != Kind.PERMISSION:
+    if always and approval.type not in CALLS:
         raise TeamError(
-            f"--always is for permissions, and {approval.id} is a {kind_word(approval)}"
+            f"--always is for permissions and pushes, and {approval.id} is a {kind_word(approval)}"
         )
     if reason is None and not approve:
         reason = arguments.ask("Why, and what should change? (Enter for no reason)")

@@ -10,7 +10,7 @@ from typing import Final
 from teamctl.mail.router import open_approvals
 from teamctl.render import output
 from teamctl.tail import GrowingFile
-from teamd.approvals.approval import Kind, find_waiting
+from teamd.approvals.approval import CALLS, find_waiting
 from teamd.budget.ledger import Ledger
 from teamd.errors import DeadlinePassed, TeamError
 from teamd.files import pidfile
@@ -161,7 +161,7 @@ def explain_wait(paths: TeamPaths, member: Member) -> str | None:
     if 0 <= time.time() - member.since < _BEGINNING_SECONDS:
         return None
     at_limit = member.name in Ledger(paths.ledger).read().refused
-    if not at_limit and not find_waiting(open_approvals(paths), member.name, Kind.PERMISSION):
+    if not at_limit and not find_waiting(open_approvals(paths), member.name, *CALLS):
         return None
     return f"{member.name} is paused: {member.reason}; the message waits in its inbox until then"
 

@@ -12,7 +12,7 @@ import click
 
 from teamd.budget.account import Account
 from teamd.command_line import documents, terminal
-from teamd.messages import REQUEST, Message
+from teamd.messages import Message, needs_answer
 
 STATUS_COLOURS: Final = {
     "working": "green",
@@ -73,7 +73,7 @@ def show_messages(
         if form is MailFormat.LINES:
             print_json_line(message.to_json())
         else:
-            asks = message.type.endswith(REQUEST)
+            asks = needs_answer(message.type)
             show_message(message, note(message) if asks else Note())
 
 

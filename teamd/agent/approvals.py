@@ -12,7 +12,7 @@ from typing import Final
 from teamd.agent.conversation import prompts
 from teamd.agent.conversation.conversation import Conversation
 from teamd.agent.work import Reporter
-from teamd.approvals.approval import Approval, Kind, Verdict
+from teamd.approvals.approval import CALLS, Approval, Kind, Verdict
 from teamd.approvals.store import Approvals
 from teamd.errors import TeamError
 from teamd.messages import (
@@ -182,7 +182,7 @@ class OwnShutdown:
             begun = call["id"] in conversation.begun  # by a process that was killed at it
             why = prompts.INTERRUPTED_CALL if begun else prompts.SHUT_DOWN_CALL
             conversation.add_result(call, Result(text=why, is_error=True))
-        self.approvals.withdraw(self.name, Kind.PERMISSION)
+        self.approvals.withdraw(self.name, *CALLS)
 
     def close_old_requests(self) -> None:
         """Tell the model which shutdown requests that it has read are closed."""

@@ -16,20 +16,21 @@ from teamd.agent.wakeup import Wakeup
 from teamd.agent.work import Presence, Reporter
 from teamd.approvals.store import Approvals
 from teamd.budget.ledger import Ledger
-from teamd.errors import StoreError
+from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.hosts.far import FarHosts
 from teamd.journal import Journal, LoggedEvent
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.masking import Mask
-from teamd.messages import LEAD, TEAMD
+from teamd.messages import LEAD, TEAMD, Message
 from teamd.process_id import Identity
 from teamd.sandbox.policy import Origin
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
 from teamd.team.activity import read_activity
 from teamd.team.roster import Roster
+from teamd.tools.push import Pushes
 from teamd.tools.workspace import Workspace
 from teamd.transcript.file import Transcript
 
@@ -177,7 +178,29 @@ class Environment:
             person=self.post.person,
             secret=lambda: self.conversation.opened.secret,
             settle=self.conversation.settle,
+            pushes=self.pushes,
         )
+
+    @cached_property
+    def pushes(self) -> Pushes | None:
+        """The teammate's pushes from its working copy; `None` in the shared folder."""
+        if self.origin is None:
+            return None
+        return Pushes(
+            name=self.name,
+            paths=self.paths,
+            settings=self.settings,
+            approvals=self.approvals,
+            journal=self.journal,
+            tell=self._tell_person,
+        )
+
+    def _tell_person(self, text: str) -> None:
+        message = Message(sender=TEAMD, to=self.post.person(), content=text)
+        try:
+            self.post.notify(message)
+        except TeamError as error:  # such as a full inbox: the log and the model have it
+            self.journal.error("the person was not told", error)
 
     @cached_property
     def shutdown(self) -> OwnShutdown:

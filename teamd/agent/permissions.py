@@ -5,18 +5,23 @@ Only the rules and the answers in the store count; mail never allows anything.
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from teamd.approvals.approval import Approval, Kind, Verdict, describe_call, id_of
+from teamd.approvals.approval import CALLS, Approval, Kind, Verdict, describe_call, id_of_call
 from teamd.approvals.store import Approvals
+from teamd.copies.push import Push
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal, LoggedEvent
-from teamd.permissions.rules import Call, Decision, Judgement, judge
+from teamd.permissions.grant import Grant
+from teamd.permissions.rules import BASH, Call, Decision, Judgement, judge
 from teamd.settings.schema import Permission
 from teamd.tools import Input, PermissionPending, ToolError
+from teamd.tools.push import PushCommand, Pushes
+from teamd.tools.shell import BashInput
 from teamd.tools.workspace import Workspace
 
 LONGEST: Final = 10_000  # characters of a command or path; a person must see all of it
@@ -36,6 +41,7 @@ class Permissions:
         person: returns the address of the person.
         secret: returns that of the conversation, from which the ids of requests are computed.
         settle: brings the conversation to the disk: a request refers to a call in it.
+        pushes: those of a teammate with a working copy.
     """
 
     name: str
@@ -49,6 +55,7 @@ class Permissions:
     person: Callable[[], str]
     secret: Callable[[], str] = str
     settle: Callable[[], None] = lambda: None
+    pushes: Pushes | None = None
 
     def check(self, tool: str, arguments: Input, key: str) -> str:
         """Return if a call may run, with the approver's words as a line of its own.
@@ -62,19 +69,26 @@ class Permissions:
             ToolError: it may not.
             PermissionPending: the person is asked; try again when there is an answer.
         """
-        judgement = self._judge(tool, arguments)
+        if self.pushes and (command := self._read_push(self.pushes, arguments)):
+            return self._check_push(self.pushes, command, arguments, key)
+        judgement = self._judge(self._call(tool, arguments))
         if judgement.then is not Decision.ASK:
             return ""
         self.settle()
         return self._heed(self._ask(tool, arguments, key, judgement))
 
-    def check_unasked(self, tool: str, arguments: Input, _key: str) -> str:
+    def check_unasked(self, tool: str, arguments: Input, key: str) -> str:
         """Return if a call of a subagent may run; the person is not asked.
 
         Raises:
             ToolError: it may not.
         """
-        judgement = self._judge(tool, arguments)
+        if self.pushes and (command := self._read_push(self.pushes, arguments)):
+            push = self.pushes.prepare(command)
+            judgement = self._judge_push(push, arguments)
+            self.pushes.ready[key] = push
+        else:
+            judgement = self._judge(self._call(tool, arguments))
         if judgement.then is Decision.ASK:
             self._log(tool, "denied", judgement.rule, why="a subagent cannot ask")
             why = f"{tool} needs the person's permission here, and a subagent cannot ask for it"
@@ -88,9 +102,58 @@ class Permissions:
 
     def withdraw(self) -> None:
         """Withdraw requests for calls that will not run."""
-        self.approvals.withdraw(self.name, Kind.PERMISSION)
+        self.approvals.withdraw(self.name, *CALLS)
 
-    def _judge(self, tool: str, arguments: Input) -> Judgement:
+    @staticmethod
+    def _read_push(pushes: Pushes, arguments: Input) -> PushCommand | None:
+        return pushes.read(arguments.command) if isinstance(arguments, BashInput) else None
+
+    def _check_push(self, pushes: Pushes, command: PushCommand, arguments: Input, key: str) -> str:
+        """Check a push as `check` does; it needs the person's consent unless a rule allows it."""
+        request = id_of_call(key, self.secret())
+        asked = self.approvals.find(request)
+        if asked is None:
+            push = pushes.prepare(command)
+            judgement = self._judge_push(push, arguments)
+            if judgement.then is not Decision.ASK:
+                pushes.ready[key] = push
+                return ""
+            self.settle()
+            self._log(BASH, "asked", judgement.rule, id=request)
+            asked = self._request(
+                request,
+                type=Kind.PUSH,
+                content=pushes.ask(push, request),
+                grants=judgement.grants,
+                extra=push.to_json(),
+            )
+        said = self._heed(self.approvals.ask(asked))
+        pushes.ready[key] = Push.from_json(asked.extra)
+        return said
+
+    def _judge_push(self, push: Push, arguments: Input) -> Judgement:
+        """Judge a push by the rules, both as it is written and with its remote and branch named.
+
+        A push leaves the machine with the person's rights, so it is asked for, unless a rule for
+        `git push` or a lasting permission for this branch allows it.
+
+        Raises:
+            ToolError: it is denied.
+        """
+        words = shlex.join(("git", "push", push.remote, push.branch))
+        grant = Grant(tool=BASH, text=words)
+        calls = (self._call(BASH, arguments), Call(tool=BASH, teammate=self.name, command=words))
+        judged = [self._judge(call) for call in calls]
+        if any(grant in given.grants for given in self.approvals.grants()):
+            return Judgement()
+        asking = next((one for one in judged if one.then is Decision.ASK), None)
+        allowing = next((one for one in judged if one.rule and _names_push(one.rule)), None)
+        if asking is None and allowing is not None:
+            return allowing
+        rule = asking.rule if asking else None
+        return Judgement(then=Decision.ASK, rule=rule, grants=(grant,))
+
+    def _judge(self, call: Call) -> Judgement:
         """Judge a call.
 
         Raises:
@@ -98,7 +161,7 @@ class Permissions:
         """
         if not self.rules:
             return Judgement()
-        call = self._call(tool, arguments)
+        tool = call.tool
         judgement = judge(self.rules, call)
         if judgement.then is Decision.ASK:  # only then the store is read
             granted = [grant for given in self.approvals.grants() for grant in given.grants]
@@ -119,23 +182,31 @@ class Permissions:
 
     def _ask(self, tool: str, arguments: Input, key: str, judgement: Judgement) -> Approval:
         """Ask the person once per call, and return the request in its current state."""
-        request, now = id_of(f"{key}-permission", self.secret()), time.time()
+        request = id_of_call(key, self.secret())
         if self.approvals.find(request) is None:
             self._log(tool, "asked", judgement.rule, id=request)
         return self.approvals.ask(
-            Approval(
-                id=request,
+            self._request(
+                request,
                 type=Kind.PERMISSION,
-                asker=self.name,
-                to=self.person(),
                 content=self._question(tool, arguments, request, judgement),
-                asked=now,
-                deadline=now + self.ask_seconds,
-                told=True,  # the call that waits sees the answer, no mail is needed
                 approvers=tuple(name for name in self.approvers if name != self.name),
                 grants=judgement.grants,
                 extra=describe_call(tool, _arguments(arguments)),
             )
+        )
+
+    def _request(self, request: str, **facts: Any) -> Approval:
+        """Return a request to the person for a call that waits for the answer."""
+        now = time.time()
+        return Approval(
+            id=request,
+            asker=self.name,
+            to=self.person(),
+            asked=now,
+            deadline=now + self.ask_seconds,
+            told=True,  # the call that waits sees the answer, no mail is needed
+            **facts,
         )
 
     def _heed(self, approval: Approval) -> str:
@@ -204,6 +275,10 @@ def _cut(name: str, value: str) -> str:
     if len(value) <= _SHOWN:
         return value
     return f"{value[:_SHOWN]}\n[cut here: {len(value) - _SHOWN} characters more]"
+
+
+def _names_push(rule: Permission) -> bool:
+    return (rule.command or "").split()[:2] == ["git", "push"]
 
 
 def _waits(approval: Approval) -> str:

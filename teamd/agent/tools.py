@@ -52,6 +52,7 @@ class TeammateTools:
             holder=frozenset(leading if env.leads else {"teammate"}),
             paths=env.paths,
             shell=self._shell(),
+            pushes=env.pushes,
             timeout_seconds=tools.bash_timeout_seconds,
             output_bytes=tools.output_bytes,
             mask=env.mask,

@@ -212,7 +212,8 @@ async def _run_call(talk: Compaction, call: Block, show: Callable[[Block], None]
     if (wrong := explain_invalid(call["input"])) is not None:
         return Result(text=prompts.INVALID_CALL.format(wrong=wrong), is_error=True)
     if call["id"] in conversation.begun and not talk.toolbox.facts(name).repeatable:
-        return Result(text=prompts.INTERRUPTED_CALL, is_error=True)
+        known = await talk.toolbox.recall(name, call["input"], conversation.key_of(call))
+        return Result(text=known or prompts.INTERRUPTED_CALL, is_error=True)
     # On the disk before the call changes anything: the reply, and that the call was begun.
     acts = not talk.toolbox.facts(name).looks
 

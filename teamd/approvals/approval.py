@@ -18,6 +18,7 @@ from teamd.messages import (
     LEAD,
     PERMISSION_TYPE,
     PLAN_TYPE,
+    PUSH_TYPE,
     SHUTDOWN_TYPE,
     TEAMD,
     USER,
@@ -39,6 +40,10 @@ class Kind(StrEnum):
     SHUTDOWN = SHUTDOWN_TYPE
     PLAN = PLAN_TYPE
     PERMISSION = PERMISSION_TYPE
+    PUSH = PUSH_TYPE
+
+
+CALLS: Final = (Kind.PERMISSION, Kind.PUSH)  # a tool call of the asker waits for the answer
 
 
 class Verdict(StrEnum):
@@ -65,9 +70,10 @@ class Approval:
         settled: whether teamd has acted on the answer, if that is needed.
         task: for a plan: the task of the asker.
         answered_by: the member that answered.
-        grants: for a permission: the calls that an answer with `always` allows from then on.
+        grants: for a call: the calls that an answer with `always` allows from then on.
         always: whether the answer was a lasting permission that is not revoked.
-        extra: keys of other programs, kept unchanged, and those of `describe_call`.
+        extra: keys of other programs, kept unchanged, those of `describe_call`, and for a push
+            `remote`, `branch`, `commits`, `stat` and `shown`, all of it in lines.
     """
 
     id: str = field(default_factory=lambda: os.urandom(_ID_BYTES).hex())
@@ -98,18 +104,19 @@ class Approval:
 
     @property
     def overdue(self) -> bool:
-        """Whether the deadline of an unanswered permission has passed."""
+        """Whether the deadline of a call that waits for an answer has passed."""
         late = self.deadline is not None and time.time() >= self.deadline
-        return self.type == Kind.PERMISSION and self.is_open and late
+        return self.type in CALLS and self.is_open and late
 
     def may_be_answered_by(self, who: str) -> bool:
         """Return whether a member may answer.
 
         The person of a team may also answer a request to the lead of another team. A permission is
-        answered by the person, who is `user` here, or by its approvers; never by the asker.
+        answered by the person, who is `user` here, or by its approvers; never by the asker. A push
+        has no approvers.
         """
         who = who.lower()
-        if self.type == Kind.PERMISSION:
+        if self.type in CALLS:
             approvers = {name.lower() for name in self.approvers} - {self.asker.lower()}
             return who == USER or who in approvers
         asked = self.to.lower()
@@ -117,7 +124,9 @@ class Approval:
 
     @property
     def what(self) -> str:
-        """The exact command or plan to approve, without advice."""
+        """The exact command, push or plan to approve, without advice."""
+        if self.type == Kind.PUSH and isinstance(shown := self.extra.get("shown"), str):
+            return shown
         tool, given = self.extra.get(_TOOL), self.extra.get(_INPUT)
         if not isinstance(tool, str) or not isinstance(given, dict):
             return self.content
@@ -232,6 +241,11 @@ def id_of(key: str, secret: str) -> str:
         secret: the secret of the conversation, so that other members cannot predict the id.
     """
     return hmac.digest(secret.encode(), key.encode(), "sha256").hex()[: 2 * _ID_BYTES]
+
+
+def id_of_call(key: str, secret: str) -> str:
+    """Return the id of the approval for which a tool call waits, see `id_of`."""
+    return id_of(f"{key}-permission", secret)
 
 
 class NoSuchApproval(TeamError):

@@ -14,7 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from teamd.approvals.approval import ID, AlreadyAnswered, Approval, Kind, NoSuchApproval, Verdict
+from teamd.approvals.approval import (
+    CALLS,
+    ID,
+    AlreadyAnswered,
+    Approval,
+    Kind,
+    NoSuchApproval,
+    Verdict,
+)
 from teamd.errors import (
     BadName,
     NotAMessage,
@@ -34,7 +42,7 @@ SHORTEST_BEGINNING: Final = 4
 KEPT_SECONDS: Final = 30 * 86_400.0  # after the answer
 _MOST_NAMED: Final = 5
 _LONGEST_REASON: Final = 10_000  # characters
-_PASSING: Final = frozenset({Kind.SHUTDOWN, Kind.PERMISSION})
+_PASSING: Final = frozenset({Kind.SHUTDOWN, *CALLS})
 # The mail cannot be delivered: the receiver has left the team, or the text is not valid mail.
 _PROBLEMS: Final = (BadName, NotAMessage, UnknownTeam, UnknownTeammate)
 
@@ -75,7 +83,7 @@ class Approvals:
             by: the member that answers; the person is `user`.
             approve: whether it is approved.
             reason: why, in words.
-            always: for a permission: whether it is lasting, see `Approval.grants`.
+            always: for a call: whether it is lasting, see `Approval.grants`.
 
         Raises:
             NoSuchApproval: it does not exist, or `by` may not answer it.
@@ -85,7 +93,7 @@ class Approvals:
 
         def answered(approval: Approval) -> Approval:
             if not approval.may_be_answered_by(by):
-                whom = "the person" if approval.type == Kind.PERMISSION else approval.to
+                whom = "the person" if approval.type in CALLS else approval.to
                 raise NoSuchApproval(f"request {approval.id} is for {whom} to answer, not for {by}")
             if approval.overdue:
                 raise AlreadyAnswered(replace(approval, status=Verdict.EXPIRED))
@@ -148,10 +156,10 @@ class Approvals:
         """Revoke a lasting permission."""
         return self._change(approval_id, lambda approval: replace(approval, always=False))
 
-    def withdraw(self, asker: str, kind: Kind, *, but: str = "") -> None:
-        """Expire all approvals of a kind that a member has requested, except `but`."""
+    def withdraw(self, asker: str, *kinds: Kind, but: str = "") -> None:
+        """Expire all approvals of some kinds that a member has requested, except `but`."""
         for approval in self.open_ones():
-            if (approval.asker, approval.type) == (asker, kind) and approval.id != but:
+            if approval.asker == asker and approval.type in kinds and approval.id != but:
                 self.expire(approval.id)
 
     def make_durable(self, approval: Approval) -> None:

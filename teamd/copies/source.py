@@ -165,6 +165,29 @@ class Source:
             raise TeamError("git is not installed, and working copies need it; install git")
         return cls(Path(os.path.realpath(folder)), git)
 
+    def command_line(
+        self, *words: str, quiet: bool = True, lean: bool = False
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return the arguments and the environment of a git command.
+
+        Args:
+            words: the command.
+            quiet: whether to disable hooks.
+            lean: whether to bound its memory, for untrusted input.
+
+        Raises:
+            TeamError: a command has put a file into the repository that git would wait for or
+                quote.
+        """
+        _check_files(self.folder / ".git")
+        options = (*(_QUIET if quiet else ()), *(_LEAN if lean else ()))
+        bounded = _BOUNDED if lean else ()
+        env = environment() | (_IN_ENGLISH if quiet else {})
+        if quiet and (own := self.plain_repository) is not None:
+            # Overrides a `commondir` file from a command; relative to the folder where git starts.
+            env["GIT_COMMON_DIR"] = own.name
+        return [*bounded, self.git, "-C", str(self.folder), *options, *words], env
+
     def run(
         self, *words: str, quiet: bool = True, given: bytes = b"", stdin: int | None = None
     ) -> Captured:
@@ -180,14 +203,7 @@ class Source:
             TeamError: it took too long or cannot be started, or a command has put a file into the
                 repository that git would wait for or quote.
         """
-        _check_files(self.folder / ".git")
-        options = (*(_QUIET if quiet else ()), *(() if stdin is None else _LEAN))
-        bounded = () if stdin is None else _BOUNDED
-        argv = [*bounded, self.git, "-C", str(self.folder), *options, *words]
-        env = environment() | (_IN_ENGLISH if quiet else {})
-        if quiet and (own := self.plain_repository) is not None:
-            # Overrides a `commondir` file from a command; relative to the folder where git starts.
-            env["GIT_COMMON_DIR"] = own.name
+        argv, env = self.command_line(*words, quiet=quiet, lean=stdin is not None)
         try:
             return run_to_end(
                 argv, timeout_seconds=_LONGEST_SECONDS, env=env, words=given, stdin=stdin
@@ -400,8 +416,12 @@ def source_of(copy: Copy) -> Source:
 
 def environment() -> dict[str, str]:
     """Return the person's environment without secrets and variables that name a repository."""
-    own = secret_environment.split(os.environ)[0]
-    return {name: value for name, value in own.items() if name not in _OF_REPOSITORY}
+    return secret_environment.split(person_environment())[0]
+
+
+def person_environment() -> dict[str, str]:
+    """Return the person's environment without variables that name a repository."""
+    return {name: value for name, value in os.environ.items() if name not in _OF_REPOSITORY}
 
 
 def last_words(done: Captured) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.approval import CALLS, Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.budget.account import Account
 from teamd.clocks import time_of_day
@@ -18,14 +18,18 @@ from teamd.files.paths import TeamPaths
 from teamd.mail import lines
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
-from teamd.messages import LEAD, PERMISSION_TYPE, USER, Message
+from teamd.messages import LEAD, USER, Message
 from teamd.team.activity import MODEL, Activity, Doing, Retry, read_activity
 from teamd.team.member import Member
 from teamd.team.roster import Team
 from teamd.team.states import Status
 
 _MOST_READ_BYTES: Final = 1 << 18
-_ASKS: Final = {Kind.PERMISSION: "asks to run", Kind.PLAN: "asks to approve a plan"}
+_ASKS: Final = {
+    Kind.PERMISSION: "asks to run",
+    Kind.PUSH: "asks to push",
+    Kind.PLAN: "asks to approve a plan",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +82,7 @@ def describe_requests(
 
 
 def _open(paths: TeamPaths, team: Team, approval: Approval) -> OpenRequest:
-    persons = approval.type == Kind.PERMISSION or approval.to.lower() in (USER, team.person)
+    persons = approval.type in CALLS or approval.to.lower() in (USER, team.person)
     return OpenRequest(
         approval=approval,
         yours=persons and approval.may_be_answered_by(USER),
@@ -207,8 +211,7 @@ class MemberView:
     @staticmethod
     def _status_of_waiting(request: OpenRequest) -> Status:
         """Return the status of a member that waits for this request, within a turn or after it."""
-        permission = request.approval.type == PERMISSION_TYPE
-        return Status.PAUSED if permission else Status.IDLE
+        return Status.PAUSED if request.approval.type in CALLS else Status.IDLE
 
 
 def look_at(

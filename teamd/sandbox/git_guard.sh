@@ -1,8 +1,9 @@
 #!/bin/bash
 # Replaces git in the sandbox. In a shared folder it refuses a command that would change a protected
 # file before git starts: git itself would fail halfway and still move HEAD. It also excludes the
-# empty folders that the sandbox mounts from `clean` and `stash -u`, in copies as well. This is only
-# for the teammate's convenience: the mounts protect the files in any case.
+# empty folders that the sandbox mounts from `clean` and `stash -u`, in copies as well, and explains
+# there how to push. This is only for the teammate's convenience: the mounts protect the files in any
+# case.
 real=$TEAMD_REAL_GIT words=("$@") before=()
 while (( ${#words[@]} )); do
   case ${words[0]} in
@@ -24,6 +25,18 @@ if [ -n "$verb" ] && ! is_guarded && alias=$(ask config "alias.$verb") &&
   [ "${alias:0:1}" != '!' ]; then
   read -ra words <<< "$alias ${words[*]:1}"
   verb=${words[0]}
+fi
+if [ "$verb" = push ] && [ -n "$TEAMD_COPY" ]; then
+  name=
+  for word in "${words[@]:1}"; do
+    case $word in -*) ;; *) name=$word; break ;; esac
+  done
+  if ! [[ $name == */* || $name == *:* ]] && ! ask remote get-url "${name:-origin}" > /dev/null &&
+    [ "$(ask rev-parse --show-toplevel)" = "$TEAMD_WORKSPACE" ]; then
+    echo "teamd: this sandbox has no remote; teamd pushes outside of it, when the person allows it:" \
+      'call bash with `git push` alone, without other commands, pipes or scripts around it' >&2
+    exit 1
+  fi
 fi
 is_guarded || exec "$real" "$@"
 [ "$(ask rev-parse --show-toplevel)" = "$TEAMD_WORKSPACE" ] || exec "$real" "$@"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from teamd.approvals.approval import Approval, Kind, find_waiting
+from teamd.approvals.approval import CALLS, Approval, find_waiting
 from teamd.approvals.store import Approvals
 from teamd.budget.limits import Raise
 from teamd.control import ControlRequest
@@ -229,7 +229,7 @@ def waiting_permission(context: TeamContext, name: str) -> Approval | None:
     if context.roster.team.get(name).status is not Status.PAUSED:
         return None
     asked = Approvals(context.settings.paths, context.post).all()
-    return find_waiting(asked, name, Kind.PERMISSION)
+    return find_waiting(asked, name, *CALLS)
 
 
 def _check_not_waiting(context: TeamContext, name: str) -> None:

@@ -117,6 +117,10 @@ class Tool(Generic[InputT]):
         """Return whether the work that a call looks at, such as a job, has not ended yet."""
         return False
 
+    async def recall(self, arguments: InputT, key: str, /) -> str:  # noqa: ARG002 -- of some
+        """Return what is known of a call during which the process was killed; may be empty."""
+        return ""
+
     async def call(self, arguments: InputT, key: str, /) -> str:
         """Run the call and return the text for the model.
 
@@ -261,6 +265,15 @@ class Toolbox:
         """
         result = await self._run(name, arguments, key or new_id(), granted, begin)
         return replace(result, text=self._mask.text(result.text))
+
+    async def recall(self, name: str, arguments: object, key: str) -> str:
+        """Return what is known of a call during which the process was killed; may be empty."""
+        parsed = self.parse(name, arguments)
+        try:
+            said = "" if parsed is None else await self._tools[name].recall(parsed, key)
+            return self._mask.text(_clean(said))
+        except Exception as error:  # noqa: BLE001 -- the edge of every tool, see `_run`
+            return _failure(error).text
 
     async def _run(
         self,

@@ -17,6 +17,7 @@ from teamd.sandbox.shells import Shell
 from teamd.settings.skills import Skill
 from teamd.team.roster import Roster
 from teamd.tools.background import Jobs
+from teamd.tools.push import Pushes
 from teamd.tools.versions import Versions
 from teamd.tools.workspace import Workspace
 
@@ -29,6 +30,7 @@ class ToolContext:
         member: the teammate's name.
         holder: which tools it has besides those of everybody, see `KnownTool.holder`.
         shell: starts its commands.
+        pushes: its pushes, if it has a working copy.
         timeout_seconds: how long a command may take that asks for nothing else.
         output_bytes: how much of a tool's output the model sees.
         mask: keeps secrets out of results.
@@ -49,6 +51,7 @@ class ToolContext:
     holder: frozenset[str]
     paths: TeamPaths
     shell: Shell
+    pushes: Pushes | None
     timeout_seconds: float
     output_bytes: int
     mask: Mask

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import errno
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from teamd.approvals.approval import id_of_call
 from teamd.masking import Mask, MaskedOutput
 from teamd.programs import Sink
 from teamd.programs.reaped import ExitInfo
 from teamd.sandbox.shells import Command, NoSandbox, Shell
 from teamd.tools import Input, Tool, ToolError
 from teamd.tools.output import Clip
+from teamd.tools.push import Pushes
 
 _DAY_SECONDS = 86_400
 
@@ -41,12 +44,16 @@ class Bash(Tool[BashInput]):
         timeout_seconds: how long one may take that asks for nothing else.
         output_bytes: how much of its output the model sees.
         mask: keeps secrets out of it, also half of one where its middle is left out.
+        pushes: those of a teammate with a working copy, which are not run as commands.
+        secret: returns that of the conversation, see `id_of`.
     """
 
     shell: Shell
     timeout_seconds: float
     output_bytes: int
     mask: Mask = field(default_factory=Mask)
+    pushes: Pushes | None = None
+    secret: Callable[[], str] = str
 
     name = "bash"
     description = (
@@ -55,7 +62,12 @@ class Bash(Tool[BashInput]):
         "gets a new shell without input; whatever it leaves running is ended with it."
     )
 
-    async def call(self, arguments: BashInput, _key: str) -> str:
+    async def recall(self, _arguments: BashInput, key: str) -> str:
+        return await self.pushes.find_done(id_of_call(key, self.secret())) if self.pushes else ""
+
+    async def call(self, arguments: BashInput, key: str) -> str:
+        if self.pushes and (push := self.pushes.ready.pop(key, None)):
+            return await self.pushes.carry_out(push)
         seconds = arguments.timeout or self.timeout_seconds
         clip = Clip(self.output_bytes)
         try:

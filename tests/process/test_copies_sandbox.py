@@ -209,6 +209,19 @@ def test_git_in_a_copy_stashes_and_removes_new_files(scene: Scene) -> None:
     assert cleaned == "Removing new\n M a.txt"
 
 
+def test_git_in_a_copy_explains_how_to_push_and_pushes_within_the_sandbox(scene: Scene) -> None:
+    """Also where a script pushes, of which teamd sees nothing before."""
+    said, inner = scene.run(
+        "alice",
+        "git status --short && (echo 'git push' > x.sh; sh x.sh origin HEAD; rm x.sh)",
+        "git init -q --bare -b main /tmp/b && git push -q /tmp/b HEAD:main; cd /tmp && "
+        "git clone -q b c && cd c && git push",
+    )
+    assert "teamd: this sandbox has no remote; teamd pushes outside of it, when the person" in said
+    assert "call bash with `git push` alone, without other commands, pipes or scripts" in said
+    assert inner == "Everything up-to-date"
+
+
 def test_a_teammate_in_the_shared_folder_cannot_point_a_copy_to_other_objects(scene: Scene) -> None:
     """The folder at that place is visible to others, and could be a folder of the person."""
     said = scene.run(

@@ -66,7 +66,8 @@ _SHARED: Final = "which the whole team shares"
 _OWN_COPY: Final = (
     "a clone of the project's repository that is yours alone, on the branch {branch}. Nobody sees "
     "what you do there before it is merged, and only what you commit to that branch can be: commit "
-    "your work with git when it is done"
+    "your work with git when it is done. `git push`, as a command of its own, asks the person to "
+    "push it to their remote"
 )
 
 IDLE_SO_LEFT = "idle, and no mail waits"

@@ -1,0 +1,225 @@
+"""Work of the team reaches a remote of the person with exactly the commits that were shown.
+
+Plain git in the copy runs the plants of an agent, which proves that they work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from teamd.copies import push, record
+from teamd.copies.push import Push, PushFailed
+from teamd.copies.source import Source
+from teamd.errors import TeamError
+from teamd.files.paths import TeamPaths
+from teamd.settings import Settings
+from tests.process.test_copies_hostile import HOOKS, SETTINGS
+from tests.repositories import commit, copy_project, git
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A repository with a remote, and a copy with one commit."""
+
+    paths: TeamPaths
+    source: Path
+    bare: Path
+    copy: Path
+    mark: Path
+
+    def prepare(self, own: str = "HEAD", branch: str = "", remote: str = "") -> Push:
+        return push.prepare_copy(
+            self.paths, "alice", Settings(), remote=remote, own=own, branch=branch
+        )
+
+    def push(self, ready: Push) -> str:
+        return asyncio.run(push.run_beside(Source.of(self.source), ready))
+
+    def at(self, branch: str, folder: Path | None = None) -> str:
+        return git(folder or self.bare, "rev-parse", "-q", "--verify", branch, check=False)
+
+    def refs(self) -> list[str]:
+        return git(self.bare, "for-each-ref", "--format=%(refname)").split()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    source, bare = tmp_path / "project", tmp_path / "bare.git"
+    paths = copy_project(source, "alice")
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", str(bare))
+    git(source, "remote", "add", "origin", str(bare))
+    git(source, "push", "-q", "origin", "main")
+    copy = record.get(paths, "alice").folder
+    commit(copy, "by alice", a="changed\n")
+    return Scene(paths, source, bare, copy, tmp_path / "it-ran")
+
+
+def test_exactly_the_shown_commit_is_pushed_also_if_more_follow(scene: Scene) -> None:
+    first = scene.at("HEAD", scene.copy)
+    ready = scene.prepare()
+    assert ready.commits == ((first, "by alice"),)
+    assert "a.txt | 2 +-" in ready.stat
+    assert (ready.remote, ready.branch, ready.url) == ("origin", "team/alice", str(scene.bare))
+    commit(scene.copy, "later", a="again\n")
+    assert scene.push(ready) == f"pushed 1 commit to team/alice of origin: {first[:12]}"
+    assert scene.at("team/alice") == first
+    assert scene.refs() == ["refs/heads/main", "refs/heads/team/alice"]
+    assert scene.push(ready) == (
+        f"team/alice of origin has {first[:12]} already; there was nothing to push"
+    )
+
+
+def plant_hooks(scene: Scene) -> None:
+    for name in HOOKS:
+        hook = scene.copy / ".git/hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch {scene.mark}\n")
+        hook.chmod(0o755)
+    git(scene.copy, "config", "remote.origin.url", str(scene.bare))
+
+
+def plant_settings(scene: Scene) -> None:
+    (scene.copy / ".git/info").mkdir(exist_ok=True)
+    (scene.copy / ".git/info/attributes").write_text("* filter=x diff=x merge=x\n")
+    for name in SETTINGS:
+        git(scene.copy, "config", name, f"touch {scene.mark}; cat")
+    git(scene.copy, "config", "remote.origin.url", "ssh://localhost/x.git")
+
+
+def plant_remote_helper(scene: Scene) -> None:
+    git(scene.copy, "config", "remote.origin.url", f"ext::touch {scene.mark}")
+    git(scene.copy, "config", "protocol.ext.allow", "always")
+
+
+def plant_addresses(scene: Scene) -> None:
+    """Send a push elsewhere in each way that git knows; a push there leaves a mark."""
+    other = scene.bare.with_name("other.git")
+    git(scene.bare, "init", "-q", "--bare", str(other))
+    (other / "hooks/post-receive").write_text(f"#!/bin/sh\ntouch {scene.mark}\n")
+    (other / "hooks/post-receive").chmod(0o755)
+    for name, value in (
+        ("remote.origin.url", str(scene.bare)),
+        ("remote.origin.pushurl", str(other)),
+        ("remote.origin.push", "+refs/heads/*:refs/heads/*"),
+        (f"url.{other}.insteadOf", str(scene.bare)),
+        (f"url.{other}.pushInsteadOf", str(scene.bare)),
+        ("push.followTags", "true"),
+    ):
+        git(scene.copy, "config", name, value)
+    git(scene.copy, "tag", "-a", "-m", "mine", "v1")
+
+
+def plant_include(scene: Scene) -> None:
+    (scene.copy / "more").write_text(f'[remote "origin"]\n\turl = "ext::touch {scene.mark}"\n')
+    git(scene.copy, "config", "include.path", "../more")
+    git(scene.copy, "config", "protocol.ext.allow", "always")
+
+
+PLANTS = (plant_hooks, plant_settings, plant_remote_helper, plant_addresses, plant_include)
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_nothing_of_the_copy_decides_where_a_push_goes_or_runs(
+    scene: Scene, plant: Callable[[Scene], None]
+) -> None:
+    tip = scene.at("HEAD", scene.copy)
+    plant(scene)
+    scene.push(scene.prepare())
+    assert not scene.mark.exists()
+    assert scene.refs() == ["refs/heads/main", "refs/heads/team/alice"]
+    assert scene.at("team/alice") == tip
+    commit(scene.copy, "again", a="again\n")
+    words = ["git", "-C", str(scene.copy), "-c", "push.default=current", "push", "origin"]
+    subprocess.run(words, check=False, capture_output=True, stdin=subprocess.DEVNULL)
+    assert scene.mark.exists(), "plain git runs or follows the plant"
+
+
+def test_a_branch_that_looks_like_an_option_or_a_refspec_is_refused(scene: Scene) -> None:
+    tip = scene.at("HEAD", scene.copy)
+    for name in ("-x", "--exec=touch", "+x", "HEAD"):
+        (scene.copy / ".git/HEAD").write_text(f"ref: refs/heads/{name}\n")
+        (scene.copy / ".git/refs/heads" / name).write_text(f"{tip}\n")
+        with pytest.raises(TeamError, match=f"'{re.escape(name)}' cannot be pushed to: it must be"):
+            scene.prepare()
+    for name in ("main:x", "x..y", "a b"):
+        with pytest.raises(TeamError, match=f"'{name}' cannot be pushed to: it must be"):
+            scene.prepare("team/alice", name)
+    assert scene.refs() == ["refs/heads/main"]
+
+
+def test_a_push_adds_to_a_branch_and_never_replaces_it(scene: Scene) -> None:
+    scene.push(scene.prepare())
+    there = scene.at("team/alice")
+    git(scene.copy, "reset", "-q", "--hard", "HEAD^")
+    commit(scene.copy, "instead", b="other\n")
+    with pytest.raises(PushFailed, match="has commits that this work lacks, and nothing is forced"):
+        scene.push(scene.prepare())
+    assert scene.at("team/alice") == there
+
+
+def test_commits_that_were_not_shown_are_not_pushed(scene: Scene) -> None:
+    """The remote has lost its main branch since the person's repository last looked."""
+    ready = scene.prepare()
+    git(scene.bare, "update-ref", "-d", "refs/heads/main")
+    with pytest.raises(PushFailed, match="no longer has 1 commits that were not shown"):
+        scene.push(ready)
+    assert scene.refs() == []
+
+
+def test_a_remote_that_moved_since_is_named(scene: Scene) -> None:
+    ready = scene.prepare()
+    git(scene.source, "remote", "set-url", "--push", "origin", "/elsewhere.git")
+    with pytest.raises(PushFailed, match=r"origin is at /elsewhere.git now, not at "):
+        scene.push(ready)
+
+
+def test_a_refusal_of_the_server_says_what_its_hook_said(scene: Scene) -> None:
+    hook = scene.bare / "hooks/pre-receive"
+    hook.write_text("#!/bin/sh\necho 'ticket\x1b[31m missing' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    with pytest.raises(PushFailed) as refused:
+        scene.push(scene.prepare())
+    assert str(refused.value) == (
+        "origin refused the push to team/alice: [remote rejected] (pre-receive hook declined); "
+        "remote: ticket [31m missing"
+    )
+
+
+def test_a_remote_out_of_reach_is_one_sentence(scene: Scene) -> None:
+    git(scene.source, "remote", "set-url", "origin", "/no/such.git")
+    with pytest.raises(PushFailed, match=r"not push to origin: .*'/no/such.git' does not"):
+        scene.push(scene.prepare())
+
+
+def test_the_persons_hook_runs_for_the_person_alone(scene: Scene) -> None:
+    hook = scene.source / ".git/hooks/pre-push"
+    hook.write_text("#!/bin/sh\necho 'tests fail' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    source, ready = Source.of(scene.source), scene.prepare()
+    assert push.skips_hook(source)
+    with pytest.raises(PushFailed, match="tests fail"):
+        push.run(source, ready)
+    assert scene.push(ready).startswith("pushed 1 commit")
+
+
+def test_a_subject_cannot_hide_a_commit(scene: Scene) -> None:
+    """Characters at which Python, but not git, begins a line."""
+    commit(scene.copy, "a\u2028commit x\x0bcommit y\rz", b="b\n")
+    shown = scene.prepare().commits
+    assert [subject for _, subject in shown] == ["a commit x commit y z", "by alice"]
+
+
+def test_work_that_no_teammate_may_change_is_not_pushed(scene: Scene) -> None:
+    (scene.copy / ".githooks").mkdir()
+    (scene.copy / ".githooks/pre-push").write_text("x\n")
+    git(scene.copy, "add", ".githooks")
+    git(scene.copy, "commit", "-qm", "hook")
+    with pytest.raises(TeamError, match=r"alice's work changes .githooks/pre-push, which no"):
+        scene.prepare()
