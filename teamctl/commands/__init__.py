@@ -69,6 +69,8 @@ EXAMPLES: Final = {
     "diff": ("teamctl diff alice", "teamctl diff alice --json"),
     "merge": ("teamctl merge alice", 'teamctl merge alice --squash --message "Parse dates"'),
     "discard": ("teamctl discard alice", "teamctl discard alice --force"),
+    "push": ("teamctl push alice", "teamctl push team/main --remote upstream"),
+    "pr": ("teamctl pr alice", 'teamctl pr alice --base main --title "Parse dates"'),
     "queue": ("teamctl queue", "teamctl queue add alice"),
     "queue add": ("teamctl queue add alice", "teamctl queue add alice --json"),
     "queue remove": ("teamctl queue remove 1", "teamctl queue remove 1 --json"),
@@ -146,6 +148,8 @@ GROUPS: Final = {
         "merge": "Merge a teammate's commits into your branch.",
         "discard": "Reset a teammate's working copy to its base.",
         "queue": "Show the merge queue, add to it, or remove from it.",
+        "push": "Push a teammate's branch to a remote of yours.",
+        "pr": "Push a teammate's branch, and open a pull request.",
     },
     "Run teams": {
         "start": "Start teamd in the background.",
@@ -191,6 +195,7 @@ SERVICE: Final = frozenset({"start", "stop", "restart", "status", "reload"})
 SHARED: Final = {
     "diff": ("merge", "discard"),
     "interrupt": ("pause",),
+    "push": ("pr",),
     "requests": ("approve", "reject"),
     "send": ("broadcast",),
     "spawn": ("resume", "shutdown"),

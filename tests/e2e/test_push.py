@@ -1,0 +1,146 @@
+"""`git push` of a teammate: asked for, approved or refused, and exactly what was shown leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from teamd.copies.clone import make_copy
+from teamd.team.roster import Roster, Team
+from teamd.team.states import Status
+from tests.e2e.harness import Project
+from tests.repositories import commit, git, make_repository
+from tests.strict.replies import Call, say, use
+
+
+def bash(command: str) -> Call:
+    return "bash", {"command": command}
+
+
+COMMIT = bash("echo mine > a.txt && git commit -qam 'by alice'")
+
+
+@pytest.fixture
+def bare(project: Project) -> Path:
+    """A remote `origin` of the project's repository, with its branch main."""
+    repository, bare = make_repository(project.folder), project.folder.parent / "bare.git"
+    git(repository, "init", "-q", "--bare", "-b", "main", str(bare))
+    git(repository, "remote", "add", "origin", str(bare))
+    git(repository, "push", "-q", "origin", "main")
+    return bare
+
+
+def asked(project: Project, *calls: Call) -> str:
+    """Let alice make calls, of which the last needs an answer; return the id of the request."""
+    project.stage.play("alice", *map(use, calls), say("Done."))
+    project.do("teamctl", "spawn", "alice", "coder", "Go.", "--worktree")
+    project.wait_for("alice", "paused")
+    (request,) = json.loads(project.do("teamctl", "requests", "--json"))["requests"]
+    return str(request["id"])
+
+
+def test_an_approved_push_reaches_the_remote_with_the_commits_that_were_shown(
+    project: Project, bare: Path
+) -> None:
+    project.start()
+    request = asked(project, COMMIT, bash("git push"))
+    copy = project.paths.copy("alice")
+    tip = git(copy, "rev-parse", "team/alice")
+    (row,) = json.loads(project.do("teamctl", "requests", "--json"))["requests"]
+    assert (row["type"], row["remote"], row["branch"]) == ("push", "origin", "team/alice")
+    assert row["commits"] == [{"commit": tip, "subject": "by alice"}]
+    assert "a.txt | 2 +-" in row["stat"]
+    assert f"alice asks to push 1 commit to team/alice of origin ({bare}):" in project.do(
+        "teamctl", "requests"
+    )
+    team = project.do("teamctl", "team")
+    assert f"alice asks to push: 1 commit to team/alice of origin {tip[:12]} by alice" in team
+    assert git(bare, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
+
+    elsewhere = bare.with_name("elsewhere.git")
+    git(bare, "init", "-q", "--bare", str(elsewhere))
+    for key in ("remote.origin.pushurl", f"url.{elsewhere}.insteadOf"):  # as if alice could
+        git(copy, "config", key, str(bare if key.endswith("insteadOf") else elsewhere))
+    commit(copy, "not shown", b="later\n")
+    said = project.do("teamctl", "approve", request)
+    assert said == f"approved the push of alice ({request})\n"
+    project.wait_for("alice", "idle", turns=2)
+    result = project.asked("alice", least=3)[2].asked.last_results[0]
+    assert (result.text, result.is_error) == (
+        f"pushed 1 commit to team/alice of origin: {tip[:12]}",
+        False,
+    )
+    assert git(bare, "rev-parse", "team/alice") == tip
+    assert git(elsewhere, "for-each-ref") == ""
+    assert f"alice: pushed 1 commit to team/alice of origin: {tip[:12]}" in project.mail("lead")
+
+
+def test_of_a_refused_push_nothing_leaves(project: Project, bare: Path) -> None:
+    project.start()
+    request = asked(project, COMMIT, bash("git push -u origin HEAD"))
+    project.do("teamctl", "reject", request, "--reason", "Not yet.")
+    project.wait_for("alice", "idle", turns=2)
+    result = project.asked("alice", least=3)[2].asked.last_results[0]
+    assert result.is_error
+    assert result.text.startswith("rejected by user: Not yet.")
+    assert git(bare, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
+
+
+NO_GH = (
+    "gh is not installed (https://cli.github.com); without it `teamctl push alice` pushes the "
+    "branch, and the page of your server opens the pull request"
+)
+GH = """#!/bin/sh
+printf '%s\\n' "$@" > "$0.asked"
+echo 'Creating pull request' >&2
+echo https://git.example/pull/7
+"""
+
+
+def test_the_person_pushes_a_branch_and_opens_a_pull_request(project: Project, bare: Path) -> None:
+    """The commands need no teamd, and run gh if it is installed."""
+    project.paths.create()
+    make_copy(project.paths, "alice", "default", project.folder)
+    members = Team().with_new("alice", role="coder", status=Status.IDLE)
+    Roster(project.paths).update(lambda _: members)
+    copy = project.paths.copy("alice")
+    tip = commit(copy, "by alice", a="mine\n")
+    (copy / "b.txt").write_text("not committed\n")
+    missing = project.run("teamctl", "pr", "alice")
+    assert (missing.status, missing.complaint) == (1, f"teamctl: {NO_GH}")
+    done = project.run("teamctl", "push", "alice")
+    assert (done.status, done.stdout) == (
+        0,
+        f"pushed 1 commit to team/alice of origin: {tip[:12]}\n",
+    )
+    assert done.complaint == "warning: not committed, so not pushed: b.txt"
+    assert git(bare, "rev-parse", "team/alice") == tip
+    unknown = project.run("teamctl", "push", "bob")
+    assert (unknown.status, unknown.complaint) == (
+        1,
+        "teamctl: no teammate named 'bob'; the team is: alice, team/main (the queue's branch)",
+    )
+    gh = project.root / "bin/gh"
+    gh.parent.mkdir()
+    gh.write_text(GH)
+    gh.chmod(0o755)
+    (copy / "b.txt").write_text("two\n")
+    git(project.folder, "remote", "set-head", "origin", "main")
+    commit(copy, "and more", a="more\n")
+    assert project.do("teamctl", "pr", "alice", "--base", "main") == (
+        "team/alice of origin has a pull request: https://git.example/pull/7\n"
+    )
+    assert gh.with_name("gh.asked").read_text().splitlines() == [
+        *("pr", "create", "--head", "team/alice", "--title", "and more"),
+        *("--body", "- by alice", "- and more", "--base", "main"),
+    ]
+    gh.write_text("#!/bin/sh\necho 'a pull request already exists:\nhttps://x/8' >&2; exit 1\n")
+    assert project.do("teamctl", "pr", "alice").endswith("request: https://x/8\n")
+    gh.write_text("#!/bin/sh\necho 'not logged in' >&2; exit 4\n")
+    failed = project.run("teamctl", "pr", "alice")
+    assert (failed.status, failed.complaint) == (
+        1,
+        "teamctl: team/alice is pushed, but gh failed: not logged in",
+    )
