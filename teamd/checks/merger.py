@@ -15,7 +15,7 @@ from teamd.board.task import Attempt, Task, TaskStatus
 from teamd.checks.checker import own_board
 from teamd.checks.commands import NOT_STARTED, CheckKilled, Tail, run_commands
 from teamd.checks.places import CheckShells, CleanClone, NoPlace, empty
-from teamd.copies import merge, move_branch, record
+from teamd.copies import merge, move_branch, push, record
 from teamd.copies.copy_status import name_files
 from teamd.copies.forbidden import CommitGate, Forbidden
 from teamd.copies.merge import pathspecs
@@ -28,7 +28,7 @@ from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
 from teamd.merges import enqueue, queue
 from teamd.merges.queue import MOST_KILLS, Entry, MergeState, Queue
-from teamd.messages import Message
+from teamd.messages import TEAMD, Message
 from teamd.sandbox.build import remove_cgroups
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
@@ -154,7 +154,7 @@ class Endings:
     def _paths(self) -> TeamPaths:
         return self.queue.board.paths
 
-    def land(self, entry: Entry) -> None:
+    def land(self, entry: Entry) -> bool:
         """Move the branch to a merge that passed the check, unless the entry was removed.
 
         Raises:
@@ -162,14 +162,17 @@ class Endings:
             TeamError: the branch has moved meanwhile, or cannot be moved.
         """
         move = partial(move_branch.fast_forward, self.source, self.into, entry.onto, entry.merge)
-        if self.queue.land(entry.id, move):
-            self.note_merged(entry)
+        return self.queue.land(entry.id, move)
 
-    def note_merged(self, entry: Entry) -> None:
+    def note_merged(self, entry: Entry, not_pushed: str) -> None:
         """End an entry whose merge is in the branch.
 
         If all files were merged, the base of the copy moves first. A kill in between leaves an open
         entry, which is ended once more.
+
+        Args:
+            entry: the entry.
+            not_pushed: the sentence that the branch could not be pushed, for the person as well.
         """
         if not entry.left_out:
             with locks.locked(record.lock_file(self._paths, entry.teammate)):
@@ -177,7 +180,9 @@ class Endings:
                 if copy is not None and self._may_be_base(entry, copy.base):
                     self.source.pin(copy.address, entry.commit)
                     record.with_base(self._paths, copy, entry.commit)
-        self.finish(entry, MergeState.MERGED, entry.left_out)
+        self.finish(entry, MergeState.MERGED, "; ".join(filter(None, (entry.left_out, not_pushed))))
+        if not_pushed:
+            self._tell_person(f"{self.into} has {entry.teammate}'s work, but was {not_pushed}")
 
     def _may_be_base(self, entry: Entry, base: str) -> bool:
         """Return whether checks may take the protected files from a commit that was merged.
@@ -193,6 +198,11 @@ class Endings:
         return not {*own}.intersection(
             self.source.differences(entry.merge, entry.commit, *patterns)
         )
+
+    def _tell_person(self, text: str) -> None:
+        post = self.queue.board.post
+        with suppress(TeamError):  # such as a full inbox: the queue shows the sentence
+            post.notify(Message(sender=TEAMD, to=post.person(), content=text))
 
     def give_back(self, entry: Entry, state: MergeState, why: str, mail: Message) -> None:
         """Return work to its teammate; its copy gets the tip before the mail is sent."""
@@ -350,7 +360,7 @@ class Merger:
         tip = move_branch.find_tip(source, self._into)
         passed = entry.passed and bool(source.find(entry.merge))  # `git gc` may have removed it
         if passed and source.holds(entry.merge, within=tip):  # killed after the move
-            self._endings.note_merged(entry)
+            await self._end_merged(entry)
         elif source.holds(entry.commit, within=tip):
             self._endings.finish(entry, MergeState.MERGED, "it was there already")
         else:
@@ -361,8 +371,23 @@ class Merger:
             if not (passed and entry.onto == tip):
                 begun = self._begin(entry, tip)
                 entry = entry if begun is None else await self._merge(begun)
-            if entry.passed and entry.onto == tip:
-                self._endings.land(entry)
+            if entry.passed and entry.onto == tip and self._endings.land(entry):
+                await self._end_merged(entry)
+
+    async def _end_merged(self, entry: Entry) -> None:
+        """Push the branch if the settings say so, then end the entry; both again after a kill."""
+        remote, failed = self.settings.merge.push, ""
+        if remote:
+            self.queue.note(entry.id, why=f"merged; being pushed to {remote}")
+            try:
+                ready = push.prepare_branch(self._source, self._into, remote)
+                await push.run_beside(self._source, ready)
+            except StoreError:
+                raise
+            except TeamError as error:
+                again = f"`teamctl push {self._into}` pushes it from your terminal"
+                failed = f"not pushed to {remote}: {error}; {again}"
+        self._endings.note_merged(entry, failed)
 
     def _begin(self, entry: Entry, tip: str) -> Entry | None:
         reset = {"merge": "", "passed": False, "landing": False, "why": "", "left_out": ""}

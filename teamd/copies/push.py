@@ -26,7 +26,7 @@ from teamd.programs import Captured, capture, run_to_end
 from teamd.settings import Settings
 from teamd.settings.kinds import BRANCH
 
-MOST_COMMITS: Final = 200  # a person must be able to look at them
+MOST_COMMITS: Final = 10_000
 _SECONDS: Final = 600.0
 _SHORT: Final = 12
 _MOST_LINES: Final = 10  # of the server's words
@@ -186,7 +186,7 @@ def describe(source: Source, commit: str, remote: str, branch: str) -> Push:
     """Describe the push of a commit that the person's repository has, without asking the remote.
 
     Raises:
-        TeamError: it is more than a person can look at, or the branch has an odd name.
+        TeamError: there are too many commits, or the branch has an odd name.
     """
     if not BRANCH.fits(branch):
         raise TeamError(f"{branch!r} cannot be pushed to: it must be {BRANCH.must_be}")

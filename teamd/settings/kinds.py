@@ -298,6 +298,10 @@ BRANCH: Final = _matching(
     r"(?a)(?!refs/|HEAD$)(?!.*(?:\.\.|//|/\.|\.lock(?:/|$)|\.$))"
     r"[A-Za-z0-9_][A-Za-z0-9_./+-]*(?<!/)",
 )
+REMOTE: Final = _matching(
+    'the name of a remote, such as "origin", or "" for none',
+    r"(?a)(?!.*(?:\.\.|//))(?:[A-Za-z0-9_][A-Za-z0-9_./+-]*)?",
+)
 ADDRESS: Final = ValueKind("an address that begins with http:// or https://", _is_address)
 HEADERS: Final = ValueKind(
     "a table of headers, each one line of ASCII text",

@@ -229,6 +229,9 @@ class MergeSettings:
         loosens=replaced,
     )  # fmt: skip
     auto: bool = setting(False, FLAG, "what was proven joins the queue by itself", loosens=if_set)
+    push: str = setting(
+        "", kinds.REMOTE, 'a remote to push it to after each merge: "origin"', loosens=if_set
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

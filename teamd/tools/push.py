@@ -25,6 +25,7 @@ _HARMLESS: Final = frozenset(
     {"-u", "--set-upstream", "-q", "--quiet", "-v", "--verbose", "--progress", "--no-progress"}
     | {"--porcelain", "--no-verify", "--verify", "--no-follow-tags", "--no-force", "--"}
 )
+_MOST_SHOWN: Final = 200  # commits; a person must be able to look at them
 _HEADS: Final = "refs/heads/"
 _ONLY: Final = (
     "teamd pushes one branch at a time, without force, tags or deletions: "
@@ -99,6 +100,11 @@ class Pushes:
             raise ToolError(f"nothing was pushed: {error}") from error
         if ready.known:
             raise ToolError(f"{ready.remote} has all of {ready.branch} already: nothing to push")
+        if (count := len(ready.commits)) > _MOST_SHOWN:
+            raise ToolError(
+                f"nothing was pushed: these are {count} commits, more than the person can look at "
+                f"(at most {_MOST_SHOWN}); ask the person for `teamctl push {self.name}`"
+            )
         return ready
 
     def ask(self, ready: Push, request: str) -> str:

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from teamd.copies.clone import make_copy
-from teamd.team.roster import Roster, Team
-from teamd.team.states import Status
 from tests.e2e.harness import Project
 from tests.repositories import commit, git, make_repository
 from tests.strict.replies import Call, say, use
@@ -103,8 +101,7 @@ def test_the_person_pushes_a_branch_and_opens_a_pull_request(project: Project, b
     """The commands need no teamd, and run gh if it is installed."""
     project.paths.create()
     make_copy(project.paths, "alice", "default", project.folder)
-    members = Team().with_new("alice", role="coder", status=Status.IDLE)
-    Roster(project.paths).update(lambda _: members)
+    project.enlist("alice", worktree=True)
     copy = project.paths.copy("alice")
     tip = commit(copy, "by alice", a="mine\n")
     (copy / "b.txt").write_text("not committed\n")

@@ -483,3 +483,38 @@ def test_an_entry_stays_open_until_the_base_of_its_copy_has_moved(project: Proje
     lock.unlink()
     assert yard.empty()[entry]["state"] == "merged"
     assert record.get(project.paths, "ann").base == work
+
+
+def test_the_branch_is_pushed_after_each_merge_and_a_failed_push_is_reported(
+    project: Project, tmp_path: Path
+) -> None:
+    settings = f'[merge]\ncheck = "{CHECK}"\npush = "origin"\n'
+    yard, bare = Yard(project, "ann", "bob", settings=settings), tmp_path / "bare.git"
+    git(tmp_path, "init", "-q", "--bare", str(bare))
+    yard.git("remote", "add", "origin", str(bare))
+    yard.commit("ann", "left", a="left\n")
+    entry = yard.add("ann")
+    assert yard.empty()[entry]["why"] == ""
+    first = yard.git("rev-parse", "team/main")
+    assert git(bare, "rev-parse", "team/main") == first
+    assert yard.git("rev-parse", "origin/team/main") == first
+
+    hook = bare / "hooks/pre-receive"
+    hook.write_text("#!/bin/sh\necho closed today >&2\nexit 1\n")
+    hook.chmod(0o755)
+    yard.commit("bob", "more", b="more\n")
+    entry = yard.add("bob")
+    ended = yard.empty()[entry]
+    assert ended["state"] == "merged"
+    assert ended["why"] == (
+        "not pushed to origin: origin refused the push to team/main: [remote rejected] "
+        "(pre-receive hook declined); remote: closed today; `teamctl push team/main` pushes it "
+        "from your terminal"
+    )
+    assert "team/main has bob's work, but was not pushed to origin: " in yard.heard("lead")
+    assert git(bare, "rev-parse", "team/main") == first
+    hook.unlink()
+    file = project.paths.queue  # as if killed after the branch moved, and before the push
+    file.write_text(file.read_text().replace('"merged"', '"checking"'))
+    assert {one["state"] for one in yard.empty().values()} == {"merged"}
+    assert git(bare, "rev-parse", "team/main") == yard.git("rev-parse", "team/main")
