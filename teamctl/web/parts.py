@@ -18,10 +18,13 @@ from teamd.errors import DamagedRoster
 from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.merges import queue
+from teamd.overview.members import look_at_copy
 from teamd.overview.overview import OverviewReader
 from teamd.overview.usage import Use, read_uses
+from teamd.team.roster import Roster
 
 _DRAWN_SECONDS: Final = 0.25  # between two slow reads of processes and copies
+_GIT_SECONDS: Final = 2.0  # between two looks at working copies
 _MEASURED_SECONDS: Final = 2.0  # the time after which processes are measured again
 
 
@@ -31,10 +34,17 @@ def parts(choice: TeamOptions, paths: TeamPaths, mail: TeamMail) -> list[Watched
     return [
         WatchedPart(
             name="team",
-            look=partial(_team, choice, paths, OverviewReader(paths)),
+            look=partial(_team, choice, paths, OverviewReader(paths, copies=False)),
             folders=[root, inboxes, talk, paths.requests, paths.activities],
             pause_seconds=_DRAWN_SECONDS,
             recheck_seconds=_MEASURED_SECONDS,
+        ),
+        WatchedPart(
+            name="copies",
+            look=partial(_copies, paths),
+            folders=[talk],
+            pause_seconds=_GIT_SECONDS,
+            waited=False,
         ),
         WatchedPart(name="mail", look=mail.look, folders=[inboxes, talk]),
         WatchedPart(name="roster", look=partial(_roster, paths), folders=[root]),
@@ -51,9 +61,15 @@ def parts(choice: TeamOptions, paths: TeamPaths, mail: TeamMail) -> list[Watched
 
 
 def _team(choice: TeamOptions, paths: TeamPaths, seen: OverviewReader) -> dict[str, Any]:
-    """Return the document of `team --json`."""
+    """Return the document of `team --json` without working copies, which are another part."""
     found = seen.read(choice.waiting(paths))
     return {**found.to_json(), "trouble": found.trouble}
+
+
+def _copies(paths: TeamPaths) -> dict[str, Any]:
+    """Return the state of each working copy, by the name of the member."""
+    members = Roster(paths).read().members
+    return {one.name: look_at_copy(paths, one) for one in members if one.worktree}
 
 
 def _roster(paths: TeamPaths) -> Any:

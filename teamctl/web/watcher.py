@@ -102,6 +102,7 @@ class WatchedPart:
         folders: changes in them cause a reread.
         pause_seconds: the pause between two reads.
         recheck_seconds: the time after which it is reread without a change.
+        waited: whether a new reader waits for it; otherwise it comes when it is read.
     """
 
     name: str
@@ -109,6 +110,7 @@ class WatchedPart:
     folders: Sequence[Path]
     pause_seconds: float = 0.02
     recheck_seconds: float = 30.0
+    waited: bool = True
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     looked: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -144,7 +146,8 @@ class PartsWatcher:
         self._task = self._task or asyncio.create_task(self._follow())
         try:
             for part in self._parts:
-                await part.looked.wait()
+                if part.waited:
+                    await part.looked.wait()
             reader = self.log.enter()
             try:
                 yield reader

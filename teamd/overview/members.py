@@ -221,6 +221,7 @@ def look_at(
     request: OpenRequest | None,
     *,
     served: bool,
+    with_copy: bool = True,
 ) -> MemberView:
     """Read the state of a member from its files."""
     process = member.process
@@ -242,7 +243,7 @@ def look_at(
         queued=queued,
         rejected=rejected,
         trouble=trouble,
-        copy=_look_at_copy(paths, member) if member.worktree else None,
+        copy=look_at_copy(paths, member) if member.worktree and with_copy else None,
         served=served,
         cpu_seconds=cpu_seconds,
         memory_bytes=memory,
@@ -312,7 +313,8 @@ def count_rejected(paths: TeamPaths, team: Team) -> Iterator[tuple[str, int]]:
                 yield name, count
 
 
-def _look_at_copy(paths: TeamPaths, member: Member) -> dict[str, Any]:
+def look_at_copy(paths: TeamPaths, member: Member) -> dict[str, Any]:
+    """Return the state of a member's working copy as `--json` shows it."""
     from teamd.copies import copy_status, record  # noqa: PLC0415 -- only for members with a copy
 
     try:

@@ -99,11 +99,13 @@ class OverviewReader:
 
     Args:
         costs: whether to read the use of each member, which takes as long as all the rest.
+        copies: whether to look at working copies, for which git runs in each.
     """
 
-    def __init__(self, paths: TeamPaths, *, costs: bool = True) -> None:
+    def __init__(self, paths: TeamPaths, *, costs: bool = True, copies: bool = True) -> None:
         self._paths = paths
         self._with_costs = costs
+        self._with_copies = copies
         self._roster = Roster(paths)
         self._approvals = remember(paths.requests, partial(read_approvals, paths))
         self._costs = remember(paths.ledger, self._read_costs)
@@ -153,8 +155,9 @@ class OverviewReader:
         views = []
         for member in team.members:
             account = None if used is None else used.get(member.name, NOTHING)
-            asked = waiting.get(member.name)
-            views.append(look_at(self._paths, member, account, asked, served=served))
+            asked, copy = waiting.get(member.name), self._with_copies
+            look = partial(look_at, self._paths, member, account, asked)
+            views.append(look(served=served, with_copy=copy))
         return views
 
     def _read_costs(self) -> tuple[Mapping[str, Account] | None, str]:

@@ -29,10 +29,11 @@ RULES: Final = (
     "[supervision]\ncrashes = 1000\n[mail]\ndurability = 'os'\n"
 )
 ON_THE_PAGE: Final = """
-const rows = [...document.querySelectorAll('main tbody tr')].map((row) => [...row.children]
-    .map((cell) => cell.innerText.trim()))
-const asks = [...document.querySelectorAll('#waiting ol > li a')].map((one) => one.innerText)
-return [Object.fromEntries(rows.map((row) => [row[0], [row[2].split(' ').pop(), row[8]]])), asks]
+const cell = (row, head) => row.querySelector(`[data-head=${head}]`).innerText.trim()
+const rows = [...document.querySelectorAll('main tbody tr')]
+const asks = [...document.querySelectorAll('.requests > li p a')].map((one) => one.innerText)
+const found = rows.map((row) => [row.dataset.key, [cell(row, 'State'), cell(row, 'Turns')]])
+return [Object.fromEntries(found), asks]
 """
 
 

@@ -6,7 +6,8 @@ import { ago, many } from './format.js';
 import { files, parse } from './diff.js';
 import { who } from './overview.js';
 
-const withCopies = (known) => (known.team?.members ?? []).filter((one) => one.worktree);
+// The members with a working copy, each with the state of it.
+const withCopies = (known) => (known.team?.members ?? []).filter((one) => known.copies?.[one.name]).map((one) => ({ ...one, worktree: known.copies[one.name] }));
 const changed = (one) => Boolean(one.worktree?.ahead || one.worktree?.uncommitted);
 
 export function changes({ known, redraw }) {
@@ -67,7 +68,7 @@ export function changes({ known, redraw }) {
       return [
         head('Changes', names.length > 1 ? segments('Whose changes', { '': 'All', ...Object.fromEntries(names.map((name) => [name, name])) }, only, (next) => { only = next; redraw(); }) : null,
           notes.size ? button([icon('send'), `Send ${many(notes.size, 'comment')}`], send, { class: 'primary' }) : null),
-        !copies.length ? card('', empty('Nobody has a working copy of their own.', 'A teammate that is spawned with `--worktree` has one, and its changes appear here. The others work in the project\'s folder: `git diff` there shows their work.'))
+        !known.copies ? h('p.empty', {}, 'Loading …') : !copies.length ? card('', empty('Nobody has a working copy of their own.', 'A teammate that is spawned with `--worktree` has one, and its changes appear here. The others work in the project\'s folder: `git diff` there shows their work.'))
           : !names.length ? card('', empty('No working copy has changes.', `${copies.map((one) => one.name).join(', ')}: all as in the base.`))
             : [known.may && h('p.note', {}, 'Click the number of a line to comment on it; the comments go as mail to the teammate.'), shown.map((name) => section(copies.find((one) => one.name === name), found.get(name), known, remarks))],
       ];

@@ -1,5 +1,5 @@
 // Pictures: lanes of states, columns and areas over time, and the traffic of mail. Plain SVG.
-import { h, hue, svg, to } from './dom.js';
+import { h, hue, initial, svg, to } from './dom.js';
 import { clock, count, hour, seconds } from './format.js';
 
 const ROW = 28;
@@ -128,7 +128,7 @@ export function traffic(pairs, members) {
     const [a, b] = at(name);
     const [lx, ly] = [150 + ((a - 150) * (far + radius + 9)) / far, 150 + ((b - 150) * (far + radius + 9)) / far];
     return svg('g', { class: `hue-${hue(name, members)}`, 'data-find': name }, svg('circle', { class: 'node', cx: a.toFixed(1), cy: b.toFixed(1), r: radius }, svg('title', {}, name)),
-      svg('text', { class: 'initial', x: a.toFixed(1), y: (b + 4).toFixed(1) }, [...name][0].toUpperCase()),
+      svg('text', { class: 'initial', x: a.toFixed(1), y: (b + 4).toFixed(1) }, initial(name)),
       names.length > 12 ? null : svg('text', { x: lx.toFixed(1), y: (ly + 4).toFixed(1), 'text-anchor': Math.abs(lx - 150) < 20 ? 'middle' : lx < 150 ? 'end' : 'start' }, name));
   });
   return svg('svg', { class: 'chart', viewBox: names.length > 12 ? '0 0 300 300' : '-30 0 360 300', role: 'img', 'aria-label': `Mail between ${names.length} members, ${pairs.reduce((sum, one) => sum + one[2], 0)} messages` }, edges, nodes);

@@ -125,7 +125,10 @@ export function hue(name, members = []) {
   return HUES[[...String(name)].reduce((sum, one) => (sum * 31 + one.codePointAt(0)) % 997, 7) % HUES.length];
 }
 
-export const avatar = (name, members, big = false) => h(`span.avatar.hue-${hue(name, members)}${big ? '.big' : ''}`, { 'aria-hidden': 'true' }, [...String(name || '?')][0].toUpperCase());
+export const avatar = (name, members, big = false) => h(`span.avatar.hue-${hue(name, members)}${big ? '.big' : ''}`, { 'aria-hidden': 'true' }, initial(name));
+
+// The first letter of a name, and its number if it ends with one.
+export const initial = (name) => `${[...String(name || '?')][0].toUpperCase()}${/\d{1,2}$/.exec(name ?? '')?.[0] ?? ''}`;
 
 // An empty state: the fact, and the next step.
 export const empty = (text, ...next) => h('div.empty', {}, h('p', {}, text), next.length ? h('p.note', {}, next) : null);

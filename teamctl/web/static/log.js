@@ -57,7 +57,7 @@ function sentence(one) {
     case 'mail_taken': return `took mail of ${one.from}`;
     case 'mail_delivered': return `read mail of ${one.from}`;
     case 'turn_began': return 'began a turn';
-    case 'turn_ended': return one.outcome === 'end_turn' ? `ended its turn${one.text ? `: ${one.text.slice(0, 160)}` : ''}` : `ended its turn: ${one.outcome}`;
+    case 'turn_ended': return one.outcome === 'end_turn' ? `ended its turn${one.text ? `: ${one.text.replace(/[`*#>]+/g, '').slice(0, 160)}` : ''}` : `ended its turn: ${one.outcome}`;
     case 'replied': return `replied (${one.input_tokens} tokens in, ${one.output_tokens} out)`;
     case 'tool_began': return `began ${one.tool ?? 'a tool'}`;
     case 'tool_ended': return `${one.failed ? 'failed at' : 'ended'} ${one.tool ?? 'a tool'}${one.seconds ? ` after ${one.seconds < 10 ? `${one.seconds} s` : duration(one.seconds)}` : ''}`;

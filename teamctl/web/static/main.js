@@ -62,7 +62,7 @@ function change(other) {
   choose(team);
   chooseTeam(team);
   boot = '';
-  for (const part of ['team', 'mail', 'roster', 'board', 'queue', 'usage', 'sizes']) delete known[part];
+  for (const part of ['team', 'mail', 'roster', 'board', 'queue', 'usage', 'sizes', 'copies']) delete known[part];
   drawer.close();
   start();
 }
@@ -101,7 +101,7 @@ function shell() {
   fill($('tools'),
     h('label', { 'data-key': 'theme' }, h('span', {}, 'Colours'), h('select', { onchange: paint, 'aria-label': 'Colours' }, ['system', 'light', 'dark'].map((word) => h('option', { value: word, selected: word === theme }, word)))),
     offerNotifications(redraw),
-    known.reading ? button([icon('link'), 'Read-only link'], handOn, { class: 'plain' }) : known.may ? null : h('span.note', {}, 'read-only'));
+    known.reading ? button([icon('link'), h('span.word', {}, 'Read-only link')], handOn, { class: 'plain', 'aria-label': 'Read-only link' }) : known.may ? null : h('span.note', {}, 'read-only'));
 }
 
 function badges() {

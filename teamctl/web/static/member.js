@@ -89,8 +89,8 @@ function own({ known, name, redraw }) {
 function diff({ known, name, redraw }) {
   let found = null;
   let trouble = '';
-  const one = (known.team?.members ?? []).find((other) => other.name === name);
-  if (one && !one.worktree) return { draw: () => card('', empty(`${name} has no working copy of its own.`, 'It works in the folder of the team; `git diff` there shows all changes.')) };
+  const own = (known.roster?.members ?? []).find((other) => other.name === name);
+  if (own && !own.worktree) return { draw: () => card('', empty(`${name} has no working copy of its own.`, 'It works in the folder of the team; `git diff` there shows all changes.')) };
   const look = () => get('diff', { name }).then((answer) => { [found, trouble] = [answer, '']; }, (error) => { trouble = error.message; }).then(redraw);
   look();
   return {

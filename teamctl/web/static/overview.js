@@ -41,21 +41,25 @@ export function overview({ known, redraw, root }) {
       const { team } = known;
       const members = team.members ?? [];
       const waits = everything(known);
-      return [
+      return h('div.wide', {}, [
         head('Overview', known.may && members.length ? button('Broadcast', () => open('Broadcast', all())) : null,
           known.may && button([icon('plus'), 'Spawn'], () => open('Start or wake a teammate', spawn(team)), { class: 'primary', 'aria-label': 'Spawn a teammate' })),
-        waits && h('section.card', { 'data-key': 'waits' }, h('h2', {}, waitingFor(known).length ? `${many(waitingFor(known).length, 'waits', 'wait')} for you` : 'Needs you'), waits),
+        waits && h('section.card.waits', { 'data-key': 'waits' }, h('h2', {}, waitingFor(known).length ? `${many(waitingFor(known).length, 'waits', 'wait')} for you` : 'Needs you'), waits),
         team.trouble && h('p.bad', {}, team.trouble),
-        members.length ? [figures(known), roster(team), past.found && h('section.card', { 'data-key': 'lanes' },
+        members.length ? [figures(known), roster(team), past.found && h('section.card.past', { 'data-key': 'lanes' },
           h('div.top', {}, h('h2', {}, 'States over time'), segments('How far back', HOURS, hours, pick)),
           h('div', { onclick: opened, onkeydown: moved, tabindex: 0, role: 'group', 'aria-label': 'States over time: arrow keys move, Enter opens that moment' }, lanes(past.found, members, room(root), cursor)), legend())]
           : card('', empty('Nobody is in the team yet.', 'Spawn a teammate, or ', h('a', { href: to('chat') }, 'chat'), ' with a lead that spawns them for you. On a terminal: ', h('code', {}, 'teamctl spawn alice coder "…"'))),
-      ];
+      ]);
     },
   };
 }
 
-export const room = (root) => Math.max(260, Math.min(root.clientWidth || 900, 2400) - (root.clientWidth > 700 ? 34 : 26));
+// The width for a picture in a card of the view.
+export function room(root) {
+  const there = root.querySelector('svg.chart[role=img]')?.parentNode.clientWidth;
+  return Math.max(260, there || root.clientWidth - 34 || 860);
+}
 
 // The history of the team, asked for again after changes, but seldom.
 export function followed(redraw, facts) {
@@ -103,7 +107,7 @@ export function doing(one, { requests = [] }) {
 function roster(team) {
   const rows = team.members.map((one) => row(one.name, [who(one.name, team.members, one.role), state(one.state), ago(one.since), h('span.cut', { title: doing(one, team) || null }, doing(one, team)), percent(one.context),
     usd(one.usd), one.queued ?? '?', count(one.turns), one.cpu_seconds === null ? '–' : duration(one.cpu_seconds), count(one.memory_bytes)], HEADS, { class: ['idle', 'shutdown'].includes(one.state) ? 'idle' : null }));
-  return h('section.card', { 'data-key': 'roster' }, h('h2', {}, 'The team'), table('The team', HEADS, h('tbody', {}, rows)));
+  return h('section.card.team', { 'data-key': 'roster' }, h('h2', {}, 'The team'), table('The team', HEADS, h('tbody', {}, rows)));
 }
 
 function all() {

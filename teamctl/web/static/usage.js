@@ -50,7 +50,7 @@ function overTime(found, members, known, width, hours, pick) {
   const priced = names.some((name) => rate[name]);
   const length = found.use[names[0]]?.length ?? 0;
   const step = (found.until - found.since) / length;
-  const value = priced ? (amount) => usd(amount) : count;
+  const value = priced ? (amount) => `$${amount.toFixed(amount && amount < 0.1 ? 3 : 2)}` : count;
   const bars = Array.from({ length: Math.ceil(length / GROUP) }, (_, n) => {
     const from = found.since + n * GROUP * step;
     return {

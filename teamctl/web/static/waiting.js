@@ -98,5 +98,5 @@ export function inform(known) {
 
 export function offerNotifications(redraw) {
   if (!globalThis.Notification || Notification.permission !== 'default') return null;
-  return button([icon('bell'), 'Notify me'], () => Notification.requestPermission().then(redraw), { class: 'plain', title: 'The browser tells you when somebody waits and this page is not in front' });
+  return button([icon('bell'), h('span.word', {}, 'Notify me')], () => Notification.requestPermission().then(redraw), { class: 'plain', 'aria-label': 'Notify me', title: 'The browser tells you when somebody waits and this page is not in front' });
 }
