@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from teamctl.events import Event, EventKind, EventStream
 from teamd.files.paths import TeamPaths
-from teamd.messages import PERMISSION_TYPE, PLAN_TYPE
+from teamd.messages import PERMISSION_TYPE, PLAN_TYPE, PUSH_TYPE
 from teamd.team.states import Status
 from teamd.transcript.records import LIMIT, PAUSED
 
@@ -44,6 +44,7 @@ _STATES: Final = {
     EventKind.FAILED: str(Status.FAILED),
     EventKind.SHUTTING_DOWN: str(Status.SHUTDOWN),
 }
+_ASKING: Final = frozenset({PERMISSION_TYPE, PLAN_TYPE, PUSH_TYPE})
 _MARKED: Final = frozenset({"completed", "merged", "conflict", "failed"})
 
 
@@ -114,7 +115,7 @@ class TeamHistory:
         asks = self._lanes.get(event.name, [(0.0, "")])[-1][1] == WAITING
         match event.kind:
             case EventKind.APPROVAL_ASKED:
-                return WAITING if event.facts["type"] in (PERMISSION_TYPE, PLAN_TYPE) else None
+                return WAITING if event.facts["type"] in _ASKING else None
             case EventKind.TURN_ENDED if not asks:
                 paused = event.facts["outcome"] in (PAUSED, LIMIT)
                 return str(Status.PAUSED) if paused else IDLE

@@ -10,7 +10,7 @@ from typing import Any
 
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
-from teamd.overview.members import count_queued, read_requests
+from teamd.overview.members import count_unread, read_requests
 from teamd.team import teams
 from teamd.team.roster import Roster
 from teamd.team.states import Status
@@ -38,7 +38,7 @@ class ListedTeam:
         return statuses.get(Status.FAILED, 0) + statuses.get(Status.PAUSED, 0)
 
     def to_json(self) -> dict[str, Any]:
-        shown = {"key": self.key, "project": self.facts.paths.home.name}
+        shown = {"key": self.key, "project": self.facts.folder}
         needs = {"requests": self.requests, "mail": self.mail, "stopped": self.stopped}
         return {**self.facts.to_json(), **shown, **needs}
 
@@ -67,7 +67,7 @@ def _look(team: teams.TeamFacts) -> ListedTeam:
     with suppress(TeamError):  # an unreadable file of one team does not hide the others
         roster = Roster(team.paths).read()
         requests = sum(one.yours for one in read_requests(team.paths, roster))
-        mail = count_queued(team.paths, roster.person)
+        mail = count_unread(team.paths, roster.person)
     return ListedTeam(key_of(team.paths), team, requests, mail)
 
 

@@ -146,8 +146,12 @@ def test_every_control_is_reached_by_tab_and_has_a_name(page: Browser) -> None:
         assert page.nameless() == []
     page.go("")
     page.see("Broadcast")
-    there = len(page.run(CONTROLS))
-    assert page.reached_by_tab(there + 5) >= there - 1  # a control may come or go meanwhile
+
+    def are_reached() -> bool:
+        there = len(page.run(CONTROLS))
+        return page.reached_by_tab(there + 5) >= there - 1  # a control may come or go meanwhile
+
+    wait_until(are_reached, what="Tab reaches every control")
 
 
 def test_axe_finds_no_serious_problem(page: Browser) -> None:

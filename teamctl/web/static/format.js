@@ -1,7 +1,7 @@
 // Numbers, times and states in words.
 import { h, icon } from './dom.js';
 
-const SIGNS = { working: 'play', idle: 'circle', waiting: 'hand', paused: 'pause', failed: 'cross', crashed: 'cross', shutdown: 'square' };
+const SIGNS = { working: 'play', idle: 'circle', waiting: 'hand', paused: 'pause', failed: 'cross', crashed: 'cross', shutdown: 'square', stopped: 'square', pausing: 'pause' };
 
 // Seconds since the epoch, from a number or from ISO text; 0 if not known.
 export const seconds = (value) => (typeof value === 'string' ? Date.parse(value) / 1000 || 0 : value || 0);

@@ -6,7 +6,7 @@ import { markdown } from './markdown.js';
 import { refusal } from './overview.js';
 
 const SHORT = 300;
-const KINDS = { permission_request: 'asks to run', plan_approval_request: 'asks you to approve its plan', shutdown_request: 'asks about its end' };
+const KINDS = { permission_request: 'asks to run', push: 'asks to push', plan_approval_request: 'asks you to approve its plan', shutdown_request: 'asks about its end' };
 let before = null;
 
 export const waitingFor = (known) => (known.team?.requests ?? []).filter((one) => one.yours);
@@ -51,8 +51,8 @@ export function everything(known, brief = false) {
 
 function request(one, known) {
   const plan = one.type === 'plan_approval_request';
-  const cut = one.content.length > one.what.length || one.what.length > SHORT;
-  const what = one.type === 'permission_request' || one.what.length <= SHORT ? one.what : `${one.what.slice(0, SHORT)}…`;
+  const cut = (one.type !== 'push' && one.content.length > one.what.length) || one.what.length > SHORT;
+  const what = ['permission_request', 'push'].includes(one.type) || one.what.length <= SHORT ? one.what : `${one.what.slice(0, SHORT)}…`;
   return h('li', { 'data-key': one.id },
     h('p.who', {}, avatar(one.from, known.team.members), h('span', {}, h('a', { href: to('member', one.from) }, one.from), ` ${KINDS[one.type] ?? one.type} · `, h('span.note', {}, ago(one.asked), ' ago · ', h('code', {}, one.id)))),
     plan ? h('div.asked', {}, markdown(one.what)) : h('pre.asked', {}, what),
