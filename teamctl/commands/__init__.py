@@ -30,7 +30,7 @@ EXAMPLES: Final = {
     "show": ("teamctl show alice", "teamctl show alice --json"),
     "top": ("teamctl top", "teamctl top --readonly"),
     "web": ("teamctl web", "teamctl web --readonly"),
-    "wait": ("teamctl wait alice", "teamctl wait alice bob"),
+    "wait": ("teamctl wait alice bob", "teamctl wait --all --timeout 600"),
     "send": (
         'teamctl send alice "The API docs are in docs/api.md."',
         'teamctl send alice "Go on." --id order-66 --wait --timeout 60',

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -12,7 +12,9 @@ from teamctl.actions import ensure_running
 from teamctl.arguments import fresh_option, no_start_option, text_or_stdin, timeout_option
 from teamctl.chat.lead import Lead
 from teamctl.mail.receipts import wait_for_last_words
+from teamctl.mail.team_rest import Crew
 from teamctl.render import output
+from teamctl.render.layout import Layout
 from teamd.command_line.options import TextCommand, team_options
 from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
@@ -27,6 +29,9 @@ from teamd.messages import LEAD
 )
 @fresh_option
 @timeout_option
+@click.option(
+    "--no-wait", is_flag=True, help="With a PROMPT: return after the lead's turn, not the work."
+)
 @no_start_option
 @output.json_option
 @team_options
@@ -35,16 +40,19 @@ def command(
     prompt: str | None,
     *,
     timeout: float,
+    no_wait: bool,
     no_start: bool,
     as_json: bool,
     **facts: Any,
 ) -> None:
     """Talk to the agent that leads the team. Your first chat starts it, and teamd at need.
 
-    With a PROMPT, for scripts, the command prints the lead's final answer and ends; if PROMPT is
-    -, it reads standard input. Ctrl-C interrupts the lead's turn. When the chat ends, the team
-    goes on, and so does the lead. `teamctl shutdown lead` ends the lead; then you lead the team
-    again.
+    With a PROMPT the command waits until the lead and everybody that works for it are idle, prints
+    the lead's last words and ends; if PROMPT is -, it reads standard input. The exit status is 1 if
+    somebody failed, is paused or waits for you, and 4 after --timeout; the team goes on then.
+
+    Ctrl-C interrupts the lead's turn, not the team. When the chat ends, the team goes on, and so
+    does the lead. `teamctl shutdown lead` ends the lead; then you lead the team again.
     """
     if as_json and prompt is None:
         raise click.UsageError("--json is one document: give a PROMPT with it")
@@ -59,13 +67,52 @@ def command(
     if prompt is None:
         _talk(lead)
         return
+    if no_wait:
+        _print_turn(lead, prompt, timeout, as_json=as_json)
+    else:
+        _print_work(lead, prompt, timeout, as_json=as_json)
+
+
+def _print_turn(lead: Lead, prompt: str, timeout: float, *, as_json: bool) -> None:
     message = lead.tell(prompt)
     try:
-        said = wait_for_last_words(paths, LEAD, message, timeout)
+        said = wait_for_last_words(lead.paths, LEAD, message, timeout)
     except KeyboardInterrupt:
         lead.interrupt()
         raise
-    output.print_either(said, {"text": said}, as_json=as_json)
+    _print_words(said, {"text": said}, as_json=as_json)
+
+
+def _print_words(said: str, document: Mapping[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        output.print_json(document)
+        return
+    for line in Layout.of_output().markdown(said):
+        click.echo(line)
+
+
+def _print_work(lead: Lead, prompt: str, timeout: float, *, as_json: bool) -> None:
+    from teamctl.chat.work import WorkWatch, shown_progress  # noqa: PLC0415 -- only with a PROMPT
+
+    paths = lead.paths
+    crew = Crew(paths)
+    watch = WorkWatch(paths, lead.tell(prompt), crew)
+    try:
+        with shown_progress(paths) as show:
+            done = watch.wait(timeout, show)
+    except KeyboardInterrupt:
+        lead.interrupt()
+        if working := watch.working():
+            names = ", ".join(working)
+            hint = "`teamctl wait --all` waits for them, `teamctl shutdown --all` ends them"
+            output.warn(paths.add_team_option(f"still at work: {names}; {hint}"))
+        raise
+    paths.note_seen()
+    if not done.trouble or (done.text and not as_json):
+        states = [{"name": view.name, "state": view.state} for view in done.members]
+        _print_words(done.text, {"text": done.text, "members": states}, as_json=as_json)
+    if done.trouble:
+        raise TeamError(done.trouble)
 
 
 def _talk(lead: Lead) -> None:

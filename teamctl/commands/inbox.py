@@ -39,6 +39,8 @@ def command(
     boxes = post.persons if own else lambda: [box]
     nothing = not follow and not any(one.waiting() for one in boxes())
     only_looks = peek or not own or nothing
+    if own:
+        paths.note_seen()
     reader = InboxLooker(boxes, note) if only_looks else InboxReader(boxes, paths, note)
     if follow:
         form = MailFormat.LINES if as_json else MailFormat.TEXT

@@ -46,6 +46,7 @@ def command(choice: TeamOptions, *, everything: bool, as_json: bool) -> None:
     """
     paths = choice.existing()
     tasks = read_all(paths)
+    paths.note_seen()
     hidden = () if everything else (TaskStatus.DELETED,)
     shown = [task for task in tasks.by_id.values() if task.status not in hidden]
     for sentence in tasks.damaged.values():

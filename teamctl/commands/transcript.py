@@ -19,7 +19,7 @@ from teamd.command_line.options import IntRange, team_options
 from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
-from teamd.messages import USER
+from teamd.messages import LEAD, USER
 from teamd.team.roster import Roster
 from teamd.transcript.file import decode_object
 
@@ -66,6 +66,8 @@ def command(
     if not found.open() and not follow:
         none = f"{whose()[0]} has no" if len(names) == 1 else "none of them has a"
         raise TeamError(f"{none} conversation yet")
+    if everybody or LEAD in whose():
+        paths.note_seen()
     if as_json:
         _print_json(found, paths, alone=len(names) == 1, follow=follow)
     else:

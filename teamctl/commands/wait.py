@@ -2,51 +2,57 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final
 
 import click
 
 from teamctl import arguments
 from teamctl.arguments import timeout_option
+from teamctl.mail.team_rest import RECHECK_SECONDS, Choose, RestWatch, at_work, explain_late
 from teamctl.render import output
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
-from teamd.errors import DeadlinePassed, ExitCode
-from teamd.files import files, pidfile
+from teamd.errors import DeadlinePassed, ExitCode, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
 from teamd.overview.members import WAITING
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.team.member import Member
-from teamd.team.roster import Roster
+from teamd.team.roster import Roster, Team
 from teamd.team.states import Status
-
-# A teammate that takes mail reports its work within this time.
-_CALM_SECONDS: Final = 0.5
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, shell_complete=arguments.teammates)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=arguments.teammates)
+@click.option("--all", "everybody", is_flag=True, help="Wait for the whole team.")
 @timeout_option
 @output.json_option
 @team_options
-def command(choice: TeamOptions, names: Sequence[str], *, timeout: float, as_json: bool) -> int:
-    """Wait until none of the NAMES is at work or has mail to read, and print the state of each.
+def command(
+    choice: TeamOptions, names: Sequence[str], *, everybody: bool, timeout: float, as_json: bool
+) -> int:
+    """Wait until NAME is idle and has no mail to read, and print its state.
 
-    The exit status is 0 if all of them are idle, 1 if one waits for an answer, is paused, has
-    failed or is shut down, and 4 after --timeout.
+    With several names, or with --all, the command waits until all of them are idle at once; --all
+    leaves out teammates that are shut down. The exit status is 0 if all of them are idle, 1 if one
+    waits for an answer, is paused, has failed or is shut down, and 4 after --timeout.
     """
+    if bool(names) == everybody:
+        raise click.UsageError("give the name of a teammate, several, or --all")
     paths = choice.existing()
-    members = wait_for(paths.root, _Rest(paths, names).look, timeout_seconds=timeout)
-    if members is None:
-        working = [one.name for one in _named(paths, names) if _at_work(paths, one)]
-        who = ", ".join(working) or "somebody"
-        raise DeadlinePassed(f"{who} is still at work after {timeout:g} s; `teamctl team` shows it")
+
+    def choose(team: Team) -> list[Member]:
+        if names:
+            return [team.get(name) for name in names]
+        return [member for member in team.members if member.status is not Status.SHUTDOWN]
+
+    if not choose(Roster(paths).read()):
+        raise TeamError("there is nobody to wait for; `teamctl spawn` starts a teammate")
+    members = _wait(paths, choose, timeout)
     seen = OverviewReader(paths).read()
     ended = [(one, *_ended(one, seen)) for one in members]
+    if everybody:
+        paths.note_seen()
     if as_json:
         output.print_json({"members": [{**one.encode(), "state": how} for one, how, _ in ended]})
     else:
@@ -56,6 +62,25 @@ def command(choice: TeamOptions, names: Sequence[str], *, timeout: float, as_jso
     return ExitCode.DONE if idle else ExitCode.REFUSED
 
 
+def _wait(paths: TeamPaths, choose: Choose, seconds: float) -> list[Member]:
+    """Return the chosen members once they rest.
+
+    Raises:
+        DeadlinePassed: one of them is still at work after `seconds`.
+    """
+    members = wait_for(
+        paths.root,
+        RestWatch(paths, choose).look,
+        timeout_seconds=seconds,
+        also=[paths.inboxes, paths.transcripts],
+        recheck_seconds=RECHECK_SECONDS,
+    )
+    if members is None:
+        working = [one.name for one in choose(Roster(paths).read()) if at_work(paths, one)]
+        raise DeadlinePassed(f"{explain_late(working, seconds)}; `teamctl team` shows it")
+    return members
+
+
 def _ended(member: Member, seen: Overview) -> tuple[str, str | None]:
     """Return the state of a resting teammate, as in `teamctl team`, and the reason."""
     view = seen.find(member.name)
@@ -63,41 +88,3 @@ def _ended(member: Member, seen: Overview) -> tuple[str, str | None]:
         return member.status, member.reason
     answers = f"`{view.request.approve}` or `{view.request.reject}`"
     return WAITING, member.reason or f"{view.request.sentence}; {answers}"
-
-
-@dataclass(slots=True)
-class _Rest:
-    """Checks whether all named teammates have been at rest for a moment."""
-
-    paths: TeamPaths
-    names: Sequence[str]
-    _since: float | None = field(default=None)
-
-    def look(self) -> list[Member] | None:
-        """Return the teammates if all of them rest.
-
-        Raises:
-            NoTeamd: a teammate is at work, but no teamd runs.
-            UnknownTeammate: a name is not in the team.
-        """
-        members = _named(self.paths, self.names)
-        if any(_at_work(self.paths, one) for one in members):
-            pidfile.check(self.paths)
-            self._since = None
-            return None
-        now = time.monotonic()
-        self._since = now if self._since is None else self._since
-        return members if now - self._since >= _CALM_SECONDS else None
-
-
-def _named(paths: TeamPaths, names: Sequence[str]) -> list[Member]:
-    team = Roster(paths).read()
-    return [team.get(name) for name in names]
-
-
-def _at_work(paths: TeamPaths, member: Member) -> bool:
-    """Return whether the teammate works, or is about to work."""
-    if member.status is not Status.IDLE:
-        return member.status is Status.WORKING
-    waiting = paths.has_mail(member.name) or files.size(paths.taken(member.name)) > 0
-    return waiting and member.reason is None  # otherwise the mail is held, and the reason says why

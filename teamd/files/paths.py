@@ -120,6 +120,7 @@ class TeamPaths:
     chat_history = _Place("chat.history")  # the lines that the person typed to the lead
     # How many bytes of the lead's conversation the person has seen.
     chat_mark = _Place("chat.mark")
+    seen_mark = _Place("seen.mark")  # changed when the person looks at the team's work
     tasks = _Place("tasks")  # the task board, one file a task
     # Guards every change to the board; contains the last task id.
     tasks_lock = _Place("tasks/board.lock")
@@ -173,7 +174,7 @@ class TeamPaths:
     def own_files(self) -> tuple[Path, ...]:
         """The files at the top level of a team directory; some are only created when needed."""
         read = (self.config, self.ledger, self.supervisor, self.chat_history, self.chat_mark)
-        return (*read, self.config_lock, self.requests_lock)
+        return (*read, self.seen_mark, self.config_lock, self.requests_lock)
 
     @property
     def folders(self) -> tuple[Path, ...]:
@@ -287,6 +288,11 @@ class TeamPaths:
     def log(self, name: str) -> Path:
         """Return the log of a teammate or of `teamd`."""
         return self.logs / f"{name}.log"
+
+    def note_seen(self) -> None:
+        """Record that the person looks at the team's work now; a failure only repeats a notice."""
+        with suppress(StoreError):
+            files.replace(self.seen_mark, b"", durable=False)
 
     def create(self) -> None:
         """Create the missing parts of the layout, accessible to the owner only.

@@ -336,11 +336,16 @@ def watch(folder: Path, wanted: Callable[[str], bool] | None = None) -> Watch:
 
 
 def wait_for(
-    folder: Path, look: Callable[[], T | None], *, timeout_seconds: float, also: Iterable[Path] = ()
+    folder: Path,
+    look: Callable[[], T | None],
+    *,
+    timeout_seconds: float,
+    also: Iterable[Path] = (),
+    recheck_seconds: float = 1.0,
 ) -> T | None:
     """Return the first result of `look` that is not `None`; `None` after the timeout.
 
-    `look` is called after each change in the folders, and at least once a second.
+    `look` is called after each change in the folders, and at least every `recheck_seconds`.
     """
     deadline = Deadline.after(timeout_seconds)
     with ExitStack() as stack:
@@ -351,6 +356,6 @@ def wait_for(
             if (left := deadline.left) <= 0:
                 return None
             recheck = min(watching.recheck_seconds for watching in watches)
-            select.select(watches, [], [], min(left, recheck, 1.0))
+            select.select(watches, [], [], min(left, recheck, recheck_seconds))
             for watching in watches:
                 watching.changed()

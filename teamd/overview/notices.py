@@ -22,6 +22,7 @@ from teamd.team.member import Member
 from teamd.team.states import Status
 
 _OUTAGE_SECONDS: Final = 60.0
+_WORDS: Final = 100  # characters of the lead's last words
 _LONGEST: Final = 300  # characters of a request; `teamctl requests` shows the rest
 
 
@@ -35,6 +36,7 @@ class NoticeKind(StrEnum):
     TEAMD = "teamd"  # no teamd runs
     REJECTED = "rejected"  # lines of an inbox are not messages
     MAIL = "mail"
+    FINISHED = "finished"  # the work is done, and the person has not looked since
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,25 @@ def describe_mail(paths: TeamPaths, unread: int) -> Notice:
     return Notice(NoticeKind.MAIL, f"{text} for you", (command,), effect=f"shows {them}")
 
 
+def describe_lead_done(paths: TeamPaths, said: str, moment: float) -> Notice:
+    """Return the notice that the lead has finished, with the beginning of its last words."""
+    words = " ".join(said.split())
+    words = words if len(words) <= _WORDS else f"{words[:_WORDS].rstrip()}…"
+    text = f"{LEAD} finished {_ago(moment)}: {words}"
+    command = paths.team_command("teamctl chat")
+    effect = "shows it all"
+    kind = NoticeKind.FINISHED
+    return Notice(kind, text, (command,), effect=effect, about=LEAD, time=moment)
+
+
+def describe_board_done(paths: TeamPaths, count: int, moment: float) -> Notice:
+    """Return the notice that all tasks of the board are completed."""
+    done = "the only task was" if count == 1 else f"all {count} tasks were"
+    text = f"{done} completed {_ago(moment)}"
+    command = paths.team_command("teamctl tasks")
+    return Notice(NoticeKind.FINISHED, text, (command,), effect="shows the board", time=moment)
+
+
 def describe_rejected(paths: TeamPaths, name: str, count: int) -> Notice:
     """Return the notice that lines of an inbox were not messages."""
     file, why = paths.rejected(name), ""
@@ -174,3 +195,13 @@ def _usual_remedy(member: Member) -> str:
     if member.name.lower() == LEAD:
         return "teamctl chat"
     return f"teamctl spawn {member.name} {shlex.quote(member.role or 'teammate')} 'Go on.'"
+
+
+def _ago(moment: float) -> str:
+    """Return how long ago a moment was, such as `2 min ago`."""
+    minutes = int(max(0.0, time.time() - moment)) // 60
+    if not minutes:
+        return "just now"
+    if minutes < 60:  # noqa: PLR2004 -- minutes of an hour
+        return f"{minutes} min ago"
+    return f"{minutes // 60} h ago" if minutes < 48 * 60 else f"{minutes // (24 * 60)} days ago"

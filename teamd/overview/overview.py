@@ -15,6 +15,7 @@ from teamd.files.file_stamp import remember
 from teamd.files.paths import TeamPaths
 from teamd.messages import SHUTDOWN_TYPE
 from teamd.overview import notices
+from teamd.overview.finished import FinishReader
 from teamd.overview.members import (
     MemberView,
     OpenRequest,
@@ -41,6 +42,7 @@ class Overview:
         untrusted: the settings that the person has yet to trust.
         untrusted_sentence: names them and the command that trusts them.
         trouble: why the costs are unknown; empty if they are known.
+        finished: the notice that the work is done, until the person has looked.
     """
 
     paths: TeamPaths
@@ -53,6 +55,7 @@ class Overview:
     untrusted: tuple[str, ...] = ()
     untrusted_sentence: str = ""
     trouble: str = ""
+    finished: Notice | None = None
 
     @cached_property
     def notices(self) -> tuple[Notice, ...]:
@@ -66,6 +69,8 @@ class Overview:
         found += [notices.describe_rejected(paths, name, count) for name, count in self.rejected]
         if self.unread:
             found.append(notices.describe_mail(paths, self.unread))
+        if self.finished is not None:
+            found.append(self.finished)
         return tuple(found)
 
     @property
@@ -108,6 +113,7 @@ class OverviewReader:
         self._with_copies = copies
         self._roster = Roster(paths)
         self._approvals = remember(paths.requests, partial(read_approvals, paths))
+        self._finish = FinishReader(paths)
         self._costs = remember(paths.ledger, self._read_costs)
 
     def read(self, untrusted: tuple[Sequence[str], str] = ((), "")) -> Overview:
@@ -136,6 +142,7 @@ class OverviewReader:
             untrusted=tuple(untrusted[0]),
             untrusted_sentence=untrusted[1],
             trouble=trouble,
+            finished=self._finish.read(members),
         )
 
     def _look(

@@ -11,8 +11,9 @@ import pytest
 
 from teamd.agent.conversation.prompts import DEMAND
 from tests.e2e.harness import Project
+from tests.strict.asked import Asked
 from tests.strict.faults import Status
-from tests.strict.replies import decline, say, use
+from tests.strict.replies import Answer, decline, say, use
 from tests.waiting import wait_until
 
 
@@ -95,6 +96,37 @@ def test_ctrl_c_stops_the_turn_but_neither_lead_nor_team(led: Project) -> None:
     assert led.do("teamctl", "chat", "Still there?") == "I am here.\n"
     results = str(led.asked("lead", least=1)[-1].body["messages"])
     assert "interrupted by user" in results
+
+
+@pytest.mark.slow
+def test_a_prompt_is_answered_once_the_team_is_idle(led: Project) -> None:
+    """The lead is woken by the mail of its teammate; its answer to that is the final text."""
+
+    def lead(asked: Asked) -> Answer:
+        if 'teammate_id="al"' in asked.last_text:
+            return say("All is done.")
+        if asked.last_results:
+            return say("Al is at it.")
+        return use(("spawn_teammate", {"name": "al", "role": "c", "prompt": "Do it."}))
+
+    led.stage.act("lead", lead)
+    work = use(("bash", {"command": "until [ -e go ]; do sleep 0.05; done"}))
+    report = use(("send_message", {"to": "lead", "content": "over"}))
+    led.stage.play("al", work, report, say("."), work, say("."))
+    late = led.run("teamctl", "chat", "Have it done.", "--timeout", "2")
+    assert (late.status, late.stdout) == (4, "")
+    assert late.complaint == (
+        "teamctl: al is still at work after 2 s; `teamctl wait --all` waits on, and `teamctl "
+        "transcript lead` shows the last words"
+    )
+    chat = led.begin("teamctl", "chat", "Is it done?", stdout=subprocess.PIPE)
+    led.write("go", "")
+    assert chat.communicate(timeout=60)[0] == "All is done.\n"
+    assert chat.returncode == 0
+    assert led.do("teamctl", "wait", "--all") == "lead is idle\nal is idle\n"
+    (led.folder / "go").unlink()
+    assert led.do("teamctl", "chat", "Once more.", "--no-wait") == "Al is at it.\n"
+    led.write("go", "")
 
 
 def test_words_of_a_subagent_are_not_shown_as_words_of_the_lead(led: Project) -> None:
