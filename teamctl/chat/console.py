@@ -224,7 +224,10 @@ def talk(lead: Lead, run: Run) -> None:
     Raises:
         TeamError: the lead or its supervisor has ended.
     """
-    asyncio.run(_Chat(lead, run).hold())
+    try:
+        asyncio.run(_Chat(lead, run).hold())
+    finally:
+        lead.paths.note_seen()
 
 
 class _Chat:

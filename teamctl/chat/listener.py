@@ -198,6 +198,7 @@ class Listener:
 
     def _move_mark(self) -> None:
         """Store the offset; if that fails, replies are shown again."""
+        self._paths.note_seen()
         with suppress(StoreError):  # a full disk must not end the chat
             files.replace(self._paths.chat_mark, b"%d\n" % self._place, durable=False)
 

@@ -183,7 +183,7 @@ class _ProgressTable:
         from rich.text import Text  # noqa: PLC0415 -- the same
 
         views = [view for view in self._reader.read().members if view.name in names]
-        working = [view for view in views if view.state == "working"]
+        working = [view for view in views if view.state in _AT_WORK]
         table = Table.grid(padding=(0, 1), expand=True)
         table.add_column(no_wrap=True, style="green")
         table.add_column(no_wrap=True, ratio=1, overflow="ellipsis")
@@ -202,6 +202,7 @@ class _ProgressTable:
         return table
 
 
+_AT_WORK: Final = ("working", "pausing")
 _HELD: Final = ("waiting", "paused", "failed")
 
 

@@ -13,7 +13,7 @@ from teamd.files import lines
 from teamd.files.file_stamp import remember
 from teamd.files.paths import TeamPaths
 from teamd.messages import LEAD
-from teamd.overview.members import MemberView
+from teamd.overview.members import PAUSING, STOPPED, MemberView
 from teamd.overview.notices import Notice, describe_board_done, describe_lead_done
 from teamd.team.states import Status
 from teamd.transcript.file import decode
@@ -69,7 +69,7 @@ class FinishReader:
 def _works(view: MemberView) -> bool:
     if view.state == Status.IDLE:
         return bool(view.queued) and view.member.reason is None
-    return view.state == Status.WORKING
+    return view.state in (Status.WORKING, PAUSING, STOPPED)
 
 
 def _read_last_turn(paths: TeamPaths) -> TurnEnded | None:
