@@ -14,6 +14,7 @@ from teamd.command_line.run import TeamOptions
 from teamd.files import pidfile
 from teamd.merges.queue import Entry
 from teamd.merges.queue import read as read_queue
+from teamd.overview.branch import read_ahead
 from teamd.team.roster import Roster
 
 _SHORT: Final = 12
@@ -46,9 +47,12 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
         return
     paths = choice.existing()
     there = read_queue(paths).all
+    ahead = read_ahead(paths, Roster(paths).read())
     if as_json:
-        output.print_json({"queue": [entry.to_json() for entry in there]})
-    elif there:
+        merge = None if ahead is None else ahead.to_json()
+        output.print_json({"queue": [entry.to_json() for entry in there], "merge": merge})
+        return
+    if there:
         headings = ["ID", "STATE", "TEAMMATE", "TASK", "COMMIT", "SINCE", "WHY"]
         tables.print_table(headings, map(_row, there), ("ID",))
         if pidfile.supervisor(paths) is None and any(not one.state.finished for one in there):
@@ -56,6 +60,8 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
     else:
         empty = "the queue is empty; `teamctl queue add NAME` adds to it"
         click.echo(choice.add_team_option(empty))
+    if ahead:
+        click.echo(output.plain(ahead.line))
 
 
 @command.command()

@@ -82,6 +82,8 @@ def note_lines(seen: Overview) -> list[Cell]:
     for view in seen.members:
         found += _notes(seen, view)
     found += _failing(seen)
+    if seen.ahead:
+        found.append((seen.ahead.line, "cyan"))
     if seen.team.sandbox and seen.members:
         calm = seen.team.sandbox.startswith(SANDBOXED)
         found.append((f"sandbox: {seen.team.sandbox}", "bright_black" if calm else "yellow"))

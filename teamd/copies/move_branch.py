@@ -131,6 +131,17 @@ def find_tip(source: Source, branch: str) -> str:
     return head
 
 
+def count_ahead(source: Source, branch: str) -> tuple[str, int]:
+    """Return the branch that is checked out, and how many commits of another one it does not have.
+
+    The number is 0 without such a branch, or if it is the same.
+    """
+    current = source.ask("symbolic-ref", "--quiet", "--short", "HEAD")
+    if current in ("", branch):
+        return current, 0
+    return current, int(source.ask("rev-list", "--count", f"HEAD..{ref_of(branch)}") or 0)
+
+
 def ref_of(branch: str) -> str:
     """Return the full ref of a branch."""
     return f"refs/heads/{branch}"

@@ -15,6 +15,7 @@ from teamd.files.file_stamp import remember
 from teamd.files.paths import TeamPaths
 from teamd.messages import SHUTDOWN_TYPE
 from teamd.overview import notices
+from teamd.overview.branch import BranchAhead, read_ahead
 from teamd.overview.finished import FinishReader
 from teamd.overview.members import (
     MemberView,
@@ -73,6 +74,11 @@ class Overview:
             found.append(self.finished)
         return tuple(found)
 
+    @cached_property
+    def ahead(self) -> BranchAhead | None:
+        """The queue's branch, if it has commits that the person's branch does not have."""
+        return read_ahead(self.paths, self.team)
+
     @property
     def waiting(self) -> tuple[OpenRequest, ...]:
         """The requests that wait for the person, the oldest first."""
@@ -94,6 +100,7 @@ class Overview:
             "unread": self.unread,
             "sandbox": self.team.sandbox or None,
             "untrusted": list(self.untrusted),
+            "merge": None if self.ahead is None else self.ahead.to_json(),
         }
 
 

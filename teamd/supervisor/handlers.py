@@ -304,7 +304,7 @@ def _reload_settings(context: TeamContext) -> list[str]:
     # First, since it may fail.
     context.ledger.agree(Terms.of(found.settings))
     context.settings.apply(found)
-    context.describe_sandbox()
+    context.describe_settings()
     context.settings.note_waiting(context.journal)
     context.journal.note(LoggedEvent.RELOADED, changed=changed)
     return [f"{key} has changed: {when_it_counts(key)}" for key in changed]

@@ -19,6 +19,7 @@ from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, TEAMD, Message, new_id, respawn_command
 from teamd.overview.notices import describe_member
 from teamd.process_id import Identity
+from teamd.settings.schema import Settings
 from teamd.team.member import Member
 from teamd.team.roster import Roster, Team
 from teamd.team.states import Status
@@ -172,9 +173,10 @@ class RosterWriter:
         values = {"pid": process.pid, "started": process.started, "sandbox": sandbox}
         self.change(name, **values, reason=None)
 
-    def describe(self, sandbox: str) -> None:
-        """Record which sandbox the team's commands run in."""
-        self._apply(lambda team: replace(team, sandbox=sandbox))
+    def describe(self, sandbox: str, settings: Settings) -> None:
+        """Record which sandbox the team's commands run in, and where its work is merged."""
+        merges = settings.team.workspace, settings.merge.into
+        self._apply(lambda team: replace(team, sandbox=sandbox, merges=merges))
 
     def ended(self, name: str) -> None:
         """Record that a teammate's process has ended as requested."""

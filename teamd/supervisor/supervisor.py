@@ -96,7 +96,7 @@ class Supervisor:
 
     def resume(self) -> None:
         """Take over from a dead supervisor: start its teammates, spawn new ones of team.toml."""
-        self.context.describe_sandbox()
+        self.context.describe_settings()
         self.inbox.refuse_leftovers()
         self.context.shutdowns.resume()
         for member in self.context.roster.team.members:

@@ -29,6 +29,6 @@ class TeamContext:
     journal: Journal
     copies: CopyMakers
 
-    def describe_sandbox(self) -> None:
-        """Record in the roster which sandbox the team's commands run in."""
-        self.roster.describe(self.program.sandbox("", ""))
+    def describe_settings(self) -> None:
+        """Record in the roster the facts of the settings that its readers show."""
+        self.roster.describe(self.program.sandbox("", ""), self.settings.now)

@@ -29,12 +29,14 @@ class Team:
 
     Attributes:
         sandbox: describes the sandbox of commands, in a line.
+        merges: the person's repository, and the branch in it into which the queue merges.
         format: of the file that was read; 0 for one from the lessons.
     """
 
     name: str = "default"
     members: tuple[Member, ...] = ()
     sandbox: str = ""
+    merges: tuple[Path, str] | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     format: int = field(default=FORMAT, compare=False)
 
@@ -84,6 +86,7 @@ class Team:
             **self.extra,
             "team_name": self.name,
             "sandbox": self.sandbox,
+            **({"merges": [str(one) for one in self.merges]} if self.merges else {}),
             "members": [],
         }
         opening = json.dumps(head, ensure_ascii=False).encode("utf-8", "replace")
@@ -206,10 +209,16 @@ class Roster:
             )
         name = document.pop("team_name", "default")
         sandbox = str(document.pop("sandbox", ""))
+        merges = None
+        match document.pop("merges", None):
+            case [str(folder), str(into)]:
+                merges = Path(folder), into
         if "members" not in document:
             raise ValueError("it lists no members")
         members = tuple(Member.decode(one, team=name) for one in document.pop("members"))
         if len({member.name.lower() for member in members}) < len(members):
             raise ValueError("two members have one name")
         extra = MappingProxyType(document)
-        return Team(name=name, members=members, sandbox=sandbox, extra=extra, format=found)
+        return Team(
+            name=name, members=members, sandbox=sandbox, merges=merges, extra=extra, format=found
+        )

@@ -19,6 +19,13 @@ from tests.waiting import wait_until
 pytestmark = pytest.mark.slow
 
 
+AHEAD = {
+    "into": "team/main",
+    "onto": "main",
+    "ahead": 2,
+    "text": "team/main is 2 commits ahead of main",
+    "command": "git merge team/main",
+}
 AWAITED = "until [ -e go ]; do sleep 0.05; done"  # a check that ends at a signal of the test
 
 
@@ -41,7 +48,10 @@ def test_work_is_merged_in_order_and_returned_after_a_conflict_or_failure(
     assert body == f"teamd teamd@default\nTeammate: ann\nCheck: {CHECK}"
     assert yard.git("rev-parse", "team/main^2") == first
     shown = json.loads(project.do("teamctl", "queue", "--json"))
-    assert shown == {"queue": [*yard.entries().values()]}
+    assert shown == {"queue": [*yard.entries().values()], "merge": AHEAD}
+    assert json.loads(project.do("teamctl", "team", "--json"))["merge"] == AHEAD
+    said = project.do("teamctl", "team") + project.do("teamctl", "queue")
+    assert said.count("team/main is 2 commits ahead of main; `git merge team/main` takes them") == 2
     tip = yard.git("rev-parse", "team/main")
     for name, words in (("bob", "conflicts with what is there in: 'a.txt'"), ("cay", "both")):
         yard.wait_heard(name, words)
@@ -50,6 +60,8 @@ def test_work_is_merged_in_order_and_returned_after_a_conflict_or_failure(
     assert "- Merge team/ann: left" in yard.heard("cay"), "what it does not go with"
     assert yard.git("for-each-ref", "refs/teamd/queue") == ""
     assert yard.git("status", "--porcelain") == "?? team.toml\n?? turns.json"
+    yard.git("merge", "-q", "team/main")
+    assert "ahead of" not in project.do("teamctl", "queue")
 
 
 def test_proven_work_is_queued_automatically_and_returned_if_it_is_not_merged(
