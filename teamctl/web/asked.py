@@ -40,6 +40,13 @@ class Asked:
     def flag(self, key: str) -> bool:
         return self.values.get(key) is True
 
+    def status(self, key: str) -> TaskStatus:
+        """Return the status of a task."""
+        found = self.text(key)
+        if found not in set(TaskStatus):
+            raise WrongUsage(f"{key} has to be one of: {', '.join(TaskStatus)}")
+        return TaskStatus(found)
+
     def amount(self, key: str) -> float | None:
         """Return an optional number."""
         found = self.values.get(key)
@@ -84,7 +91,7 @@ def _add_task(actions: TeamActions, asked: Asked) -> Outcome:
 
 
 def _change_task(actions: TeamActions, asked: Asked) -> Outcome:
-    status = TaskStatus(asked.text("status")) if asked.words("status") else None
+    status = asked.status("status") if asked.words("status") else None
     owner = asked.words("owner") if "owner" in asked.values else None
     return actions.change_task(asked.text("id"), Change(status=status, owner=owner))
 

@@ -16,6 +16,7 @@ from teamd.transcript.file import is_checkpoint, parse
 from teamd.transcript.records import Checkpoint
 
 WINDOW: Final = 1 << 18  # bytes
+_BEFORE: Final = 1 << 14  # bytes of the conversation before a moment
 _HIDDEN: Final = frozenset({"secret"})  # the secret from which request ids are derived
 LONGEST: Final = 20_000  # characters of one text
 
@@ -58,13 +59,16 @@ def read_behind(path: Path, start: int, *, size: int = WINDOW) -> LineWindow:
 
 
 def read_at(path: Path, moment: float, *, size: int = WINDOW) -> LineWindow:
-    """Return the lines of a conversation since a moment."""
+    """Return the lines of a conversation since a moment, and a few before it."""
 
     def before(_: int, line: bytes) -> bool:
         found = {} if is_checkpoint(line) else parse(line) or {}
         return 0 < moment_of(found) < moment
 
-    return read_behind(path, start_after(path, before), size=size)
+    place = start_after(path, before)
+    earlier, later = read_before(path, place, size=_BEFORE), read_behind(path, place, size=size)
+    start = earlier.start if earlier.lines else later.start
+    return LineWindow(start, later.end, (*earlier.lines, *later.lines))
 
 
 def to_json(window: LineWindow) -> dict[str, Any]:

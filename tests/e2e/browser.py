@@ -76,7 +76,12 @@ class Server:
 
     def act(self, what: str, /, **values: Any) -> tuple[int, str]:
         """Send an action; return the status and the sentence."""
-        status, _, content = self.ask(f"/api/do/{what}", body=json.dumps(values))
+        return self.act_at("", what, **values)
+
+    def act_at(self, team: str, what: str, /, **values: Any) -> tuple[int, str]:
+        """Send an action on the team of an address such as `team/KEY`."""
+        path = "/".join(filter(None, ("/api", team, "do", what)))
+        status, _, content = self.ask(path, body=json.dumps(values))
         found = json.loads(content)
         return status, found.get("text") or found["error"]
 

@@ -241,7 +241,7 @@ def test_hostile_text_is_shown_as_text_everywhere(page: Browser, busy: Project) 
         page.go(view)
         page.settle()
         if view == "board":
-            page.press("Write the docs")
+            page.press("Write the docs")  # its description is in a dialog
         page.run("document.querySelectorAll('main details').forEach((one) => { one.open = true; })")
         wait_until(lambda: SHOWN in page.text, what=f"{view} shows it as text")
         assert "\u202e" not in page.text

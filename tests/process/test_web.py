@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from teamd.files.paths import STATE_VARIABLE, TeamPaths
+from teamd.team import teams
 from tests.e2e.browser import Server, events, served
 from tests.e2e.harness import Project, opened
 
@@ -197,3 +199,45 @@ def test_a_line_appended_by_another_program_is_seen_at_once(
         subprocess.run(["flock", inbox, "-c", f"echo '{line}' >> {inbox}"], check=True)
         assert next(one for one in found if one["event"] == "mail")["data"]["waiting"] == 1
     assert server.get("mail?words=appended")["messages"][0]["from"] == "cron"
+
+
+def test_the_full_link_reaches_all_teams_and_a_read_only_link_its_own(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.enlist("alice")
+    other = TeamPaths(project.root / "billing" / ".team")
+    other.create()
+    other.config.write_text('{"team_name": "billing", "members": [{"name": "zoe"}]}')
+    monkeypatch.setenv(STATE_VARIABLE, project.environment[STATE_VARIABLE])
+    teams.remember(other)
+    with served(project) as server:
+        listed = {one["project"]: one["key"] for one in server.get("teams")["teams"]}
+        assert set(listed) == {"billing", "project"}
+        key = listed["billing"]
+        assert server.get(f"team/{key}/session")["project"] == "billing"
+        assert server.act_at(f"team/{key}", "send", to="zoe", text="x") == (200, "sent to zoe")
+        with server.opened(f"/api/team/{key}/events") as stream:
+            assert next(events(stream))["data"]["team"]["team_name"] == "billing"
+        assert server.ask("/api/team/0123456789abcdef/session")[0] == 404
+        reading = Server(f"http://{server.host}/#token={server.get('session')['reading']}", 0)
+        assert [one["project"] for one in reading.get("teams")["teams"]] == ["project"]
+        status, _, content = reading.ask(f"/api/team/{key}/session")
+        assert (status, json.loads(content)) == (403, {"error": "this link shows one team only"})
+        assert server.ask(f"/api/team/{key}/session", headers={})[0] == 401
+
+
+def test_board_actions_equal_the_commands(server: Server, project: Project) -> None:
+    assert server.act("add-task", subject="Write", key="k1") == (200, "task 1 is on the board")
+    assert server.act("add-task", subject="Write", key="k1") == (200, "task 1 is on the board")
+    assert server.act("claim-task", id="1", owner="alice") == (200, "alice has task 1")
+    assert server.act("claim-task", id="1", owner="bob")[0] == 409
+    assert server.act("change-task", id="1", status="completed") == (200, "task 1 is completed")
+    (task,) = json.loads(project.do("teamctl", "tasks", "--json"))["tasks"]
+    assert (task["subject"], task["owner"], task["status"]) == ("Write", "alice", "completed")
+    assert server.act("change-task", id="1", status="nonsense") == (
+        422, "status has to be one of: pending, in_progress, checking, completed, deleted",
+    )  # fmt: skip
+    assert server.act("add-task", subject=" ")[0] == 422
+    assert server.act("tell", text="Hello.")[0] == 503  # only teamd can start a lead
+    assert server.act("enqueue", name="alice")[0] == 409
+    assert server.act("dequeue", id="7")[0] == 409

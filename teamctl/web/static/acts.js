@@ -45,10 +45,13 @@ export function ask(title, content, words, kind = 'primary') {
   });
 }
 
-// Show a form in a dialog, which closes when the form was accepted.
-export function open(title, form) {
+// Show a form in a dialog, which closes when the form was accepted; or other content, until it is closed.
+export function open(title, content) {
   const dialog = $('dialog');
-  dialog.replaceChildren(h('h2', { id: 'asked' }, title), form, h('p.bar', {}, button('Cancel', () => dialog.close(''), { class: 'plain' })));
+  const close = (word) => button(word, () => dialog.close(''), { class: 'plain' });
+  dialog.replaceChildren(h('h2', { id: 'asked' }, title), content);
+  if (content.matches('form')) content.append(h('div.bar', {}, close('Cancel'), content.lastElementChild));
+  else dialog.append(h('p.bar', {}, close('Close')));
   if (!dialog.open) dialog.showModal();
 }
 

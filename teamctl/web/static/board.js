@@ -82,9 +82,10 @@ function tags(task) {
 }
 
 function details(task, known, { claim, move }) {
-  const leave = (work) => () => {
-    document.getElementById('dialog').close('');
-    work();
+  const leave = (work) => () => { // the event of the close comes later, and the next dialog after it
+    const dialog = document.getElementById('dialog');
+    dialog.addEventListener('close', work, { once: true });
+    dialog.close('');
   };
   const remove = async () => { if (await confirmed(`Delete task ${task.id}?`, 'Delete')) doing('change-task', { id: task.id, status: 'deleted' }); };
   const next = { pending: ['completed'], in_progress: ['pending', 'completed'], checking: ['pending'], completed: ['pending'] }[task.status] ?? [];

@@ -27,7 +27,7 @@ export const drawer = {
     this.last = document.activeElement;
     this.place().hidden = false;
     this.draw(known);
-    (this.place().querySelector('.requests button') ?? this.place().querySelector('button')).focus();
+    this.place().querySelector('button').focus();
   },
   close() {
     if (this.place().hidden) return false;
@@ -37,7 +37,7 @@ export const drawer = {
   },
   draw(known) {
     if (this.place().hidden) return;
-    fill(this.place(), h('div.head', {}, h('h2', {}, 'What waits for you'), button('Close', () => this.close())), everything(known, true));
+    fill(this.place(), h('div.top', {}, h('h2', {}, 'What waits for you'), button('Close', () => this.close())), everything(known, true));
   },
 };
 
