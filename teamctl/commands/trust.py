@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
+from teamctl.arguments import REQUEST_SECONDS
 from teamctl.render import output, tables
+from teamd import control
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
@@ -21,25 +23,33 @@ _NEXT = "it counts from the next `teamd start` or `teamd reload` on"
 @click.command()
 @click.option("--list", "listed", is_flag=True, help="List the files that you trust.")
 @click.option("--revoke", is_flag=True, help="Stop trusting the file.")
+@click.option("--reload", is_flag=True, help="Then let the running teamd follow.")
 @output.json_option
 @team_options
-def command(choice: TeamOptions, *, listed: bool, revoke: bool, as_json: bool) -> None:
+def command(
+    choice: TeamOptions, *, listed: bool, revoke: bool, reload: bool, as_json: bool
+) -> None:
     """Confirm the team's settings file in its present form, and print the settings that loosen.
 
     Settings that let agents do more than the defaults count only in a file that you confirmed.
-    When its text changes, confirm it again. The running team follows at the next `teamd reload`.
+    A setting that loosens and that you change later waits until you confirm it again; the others
+    stay confirmed. The running team follows at the next `teamd reload`, or at once with --reload.
     """
-    if listed and revoke:
-        raise click.UsageError("--list changes nothing and --revoke does: take one of them")
+    if listed and (revoke or reload):
+        raise click.UsageError("--list changes nothing and the other option does: take one of them")
     if listed:
         _list(as_json=as_json)
-    elif revoke:
-        _revoke(choice, as_json=as_json)
-    else:
-        _confirm(choice, as_json=as_json)
+        return
+    lines, document = (_revoke if revoke else _confirm)(choice, reload=reload)
+    if reload:
+        reply = control.ask(choice.existing(), "reload", {}, timeout_seconds=REQUEST_SECONDS)
+        lines.append(reply.raise_unless_done().text)
+        document["reloaded"] = reply.data.get("lines", [])
+    output.print_either("\n".join(lines), document, as_json=as_json)
 
 
-def _confirm(choice: TeamOptions, *, as_json: bool) -> None:
+def _confirm(choice: TeamOptions, *, reload: bool) -> tuple[list[str], dict[str, Any]]:
+    """Confirm the files of the team; return lines about them, and the document."""
     found = choice.read_settings(choice.existing_or_here())
     lines = []
     for file in found.files:
@@ -48,11 +58,9 @@ def _confirm(choice: TeamOptions, *, as_json: bool) -> None:
         else:
             TrustStore().confirm(file.path, file.data)
         lines += _describe(file)
-    if found.waiting:
+    if found.waiting and not reload:
         lines.append(choice.add_team_option(_NEXT))
-    output.print_either(
-        "\n".join(lines), {"files": list(map(_encode, found.files))}, as_json=as_json
-    )
+    return lines, {"files": list(map(_encode, found.files))}
 
 
 def _describe(file: SettingsFile) -> list[str]:
@@ -71,16 +79,18 @@ def _encode(file: SettingsFile) -> dict[str, Any]:
     return {"path": str(file.path), "trusted": file.data is not None, "loosens": loosened}
 
 
-def _revoke(choice: TeamOptions, *, as_json: bool) -> None:
-    paths = choice.existing_or_here()
-    # The file may be missing.
-    file = paths.settings if choice.config is None else Path(choice.config).absolute()
+def _revoke(choice: TeamOptions, *, reload: bool) -> tuple[list[str], dict[str, Any]]:
+    """Revoke the file of the team; return a line about it, and the document."""
+    if choice.config is None:
+        file = choice.existing_or_here().settings
+    else:
+        file = Path(choice.config).absolute()  # it may be gone
     known = TrustStore().forget(file)
     path = output.plain(str(file))
     text = f"{path} is no longer trusted" if known else f"{path} was not trusted"
-    later = f"; {choice.add_team_option('what it loosens ends with the next `teamd reload`')}"
-    document = {"path": str(file), "revoked": known}
-    output.print_either(text + (later if known else ""), document, as_json=as_json)
+    if known and not reload:
+        text += f"; {choice.add_team_option('what it loosens ends with the next `teamd reload`')}"
+    return [text], {"path": str(file), "revoked": known}
 
 
 def _list(*, as_json: bool) -> None:

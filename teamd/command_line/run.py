@@ -51,13 +51,10 @@ class TeamOptions:
 
         Raises:
             click.UsageError: two teams are named; nothing has changed.
-            SettingsError: the settings file does not exist, whether or not this command reads it.
         """
         team, team_dir = team or self.team, team_dir or self.team_dir
         if team and team_dir:
             raise click.UsageError("--team and --team-dir name a team each: take one of them")
-        if config and not os.path.lexists(config):  # reading a dangling link reports it
-            raise SettingsError(Path(config), ["there is no such file; `teamctl init` writes one"])
         self.team, self.team_dir, self.config = team, team_dir, config or self.config
 
     def add_team_option(self, text: str) -> str:
@@ -69,12 +66,19 @@ class TeamOptions:
         return text if chosen is None else chosen.add_team_option(text)
 
     def existing(self) -> TeamPaths:
-        """Return the team, which must exist."""
+        """Return the team, which must exist, as must a settings file that is named."""
+        self._check_config()
         return find_team.existing(self.team_dir, self.team)
 
     def existing_or_here(self) -> TeamPaths:
-        """Return the team, or the place for a new one."""
+        """Return the team, or the place for a new one; a settings file that is named must exist."""
+        self._check_config()
         return find_team.existing_or_here(self.team_dir, self.team)
+
+    def _check_config(self) -> None:
+        if self.config and not os.path.lexists(self.config):  # reading a dangling link reports it
+            why = "there is no such file; `teamctl init` writes one"
+            raise SettingsError(Path(self.config), [why])
 
     def settings_file(self, team: TeamPaths) -> Path:
         """Return the file whose settings apply; it may be missing unless `--config` names it."""

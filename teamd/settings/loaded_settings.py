@@ -59,13 +59,15 @@ class SettingsFile:
     Attributes:
         data: the bytes that were parsed; `None` if the file does not exist.
         trusted: whether the person has confirmed these bytes.
-        loosened: the settings that count only if the file is trusted.
+        loosened: the settings that count only if the person has confirmed them.
+        waiting: those of them that are not in force, because they have changed since.
     """
 
     path: Path
     data: bytes | None
     trusted: bool
     loosened: tuple[Loosened, ...]
+    waiting: tuple[Loosened, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +88,8 @@ class Reading:
 
     @property
     def waiting(self) -> tuple[Loosened, ...]:
-        """The settings that are not in force because the person has not confirmed their file."""
-        return tuple(one for file in self.files if not file.trusted for one in file.loosened)
+        """The settings that are not in force because the person has not confirmed them."""
+        return tuple(one for file in self.files for one in file.waiting)
 
     def explain_waiting(self, config: str | Path | None) -> str:
         """Return the sentence about the settings that wait for trust; empty if none do.
@@ -98,7 +100,7 @@ class Reading:
         waiting = self.waiting
         if not waiting:
             return ""
-        where = " and ".join(str(f.path) for f in self.files if f.loosened and not f.trusted)
+        where = " and ".join(str(file.path) for file in self.files if file.waiting)
         option = "" if config is None else f" --config {shlex.quote(str(config))}"
         keys = ", ".join(one.key for one in waiting[:_MOST_KEYS])
         more = f" and {len(waiting) - _MOST_KEYS} more" if len(waiting) > _MOST_KEYS else ""
@@ -116,8 +118,8 @@ def load(path: Path, *, folder: Path) -> Settings:
 def read(path: Path, *, folder: Path) -> Reading:
     """Return the settings of a file, with defaults for missing ones.
 
-    A setting that loosens counts only if the person has confirmed exactly the bytes that are read
-    here. If the file of a named team contains only teammates and hosts, the project's file decides
+    A setting that loosens counts only if the person has confirmed it with its present value. If the
+    file of a named team contains only teammates and hosts, the project's file decides
     about the other sections.
 
     Args:
@@ -147,9 +149,11 @@ def _judge(path: Path, data: bytes | None, default_folder: Path | None) -> Readi
     last = TrustStore().find(path)
     trusted = last is not None and last.covers(path, data or b"")
     before = None if last is None else _parse_before(last.content, path, default)
-    confined, loosened = confine(found, default, before)
-    file = SettingsFile(path=path, data=data, trusted=trusted, loosened=loosened)
-    return Reading(settings=found if trusted else confined, files=(file,))
+    confined, loosened, waiting = confine(found, default, before)
+    if trusted:
+        confined, waiting = found, ()
+    file = SettingsFile(path=path, data=data, trusted=trusted, loosened=loosened, waiting=waiting)
+    return Reading(settings=confined, files=(file,))
 
 
 def _parse_before(data: bytes, path: Path, default: Settings) -> Settings | None:
@@ -167,8 +171,8 @@ def _parse_before(data: bytes, path: Path, default: Settings) -> Settings | None
 
 def confine(
     found: Settings, default: Settings, before: Settings | None
-) -> tuple[Settings, tuple[Loosened, ...]]:
-    """Return the settings of an unconfirmed file that count, and those that do not.
+) -> tuple[Settings, tuple[Loosened, ...], tuple[Loosened, ...]]:
+    """Return the settings of a file that count, those that loosen, and those that do not count.
 
     Args:
         found: the settings of the file.
@@ -182,23 +186,27 @@ def confine(
         kept[name] = confining.section(name, getattr(found, name), getattr(default, name), last)
     for name in TABLES:
         kept[name] = confining.table(name, getattr(found, name), getattr(before, name, None))
-    # A file cannot remove a confirmed rule that protects.
     confirmed: tuple[Permission, ...] = () if before is None else before.permissions
-    guards = tuple(rule for rule in confirmed if rule.then != "allow")
-    kept["permissions"] = guards + tuple(one for one in kept["permissions"] if one not in guards)
-    kept["given"] = found.given.difference(one.key for one in confining.loosened)
-    return Settings(**kept), tuple(confining.loosened)
+    if found.permissions != confirmed:
+        # A file cannot remove a confirmed rule that protects, nor put another one above it.
+        guards = tuple(rule for rule in confirmed if rule.then != "allow")
+        rest = tuple(one for one in kept["permissions"] if one not in guards)
+        kept["permissions"] = guards + rest
+    kept["given"] = found.given.difference(one.key for one in confining.waiting)
+    return Settings(**kept), tuple(confining.loosened), tuple(confining.waiting)
 
 
 class _Confining:
-    """Replaces the settings of one file that loosen.
+    """Replaces the settings of one file that loosen and were not confirmed with their values.
 
     Attributes:
-        loosened: those that were replaced.
+        loosened: all that loosen.
+        waiting: those that were replaced.
     """
 
     def __init__(self) -> None:
         self.loosened: list[Loosened] = []
+        self.waiting: list[Loosened] = []
 
     def section(self, place: str, section: Any, default: Any, before: Any) -> Any:
         """Return a section, or a row of a table, without the values that loosen."""
@@ -209,8 +217,13 @@ class _Confining:
             value, base = getattr(section, key), getattr(default, key)
             last = base if before is None else getattr(before, key)
             if declared.loosens(value, base) or declared.loosens(value, last):
-                kept[key] = instead = _tighter(declared.loosens, base, last)
-                self._note(f"{place}.{key}", value, instead)
+                instead = _tighter(declared.loosens, base, last)
+                confirmed = before is not None and (
+                    value == last or not declared.loosens(value, last)
+                )
+                self._note(f"{place}.{key}", value, instead, confirmed=confirmed)
+                if not confirmed:
+                    kept[key] = instead
         return replace(section, **kept)
 
     def table(self, field: str, table: Any, before: Any) -> Any:
@@ -220,13 +233,20 @@ class _Confining:
         for name, row in _rows(table).items():
             place = f"{TABLES[field]}.{bare(name)}"
             if _is_refused(row):
-                self._note(place, row, None)
+                named = isinstance(table, Mapping)  # a rule has only a number
+                confirmed = known.get(name) == row if named else row in known.values()
+                self._note(place, row, None, confirmed=confirmed)
+                if confirmed:
+                    kept[name] = row
             else:
                 kept[name] = self.section(place, row, _without_options(row), known.get(name))
         return kept if isinstance(table, Mapping) else tuple(kept.values())
 
-    def _note(self, key: str, value: Any, instead: Any) -> None:
-        self.loosened.append(Loosened(key=key, value=value, instead=instead))
+    def _note(self, key: str, value: Any, instead: Any, *, confirmed: bool) -> None:
+        found = Loosened(key=key, value=value, instead=instead)
+        self.loosened.append(found)
+        if not confirmed:
+            self.waiting.append(found)
 
 
 def _tighter(loosens: Loosens, default: Any, last: Any) -> Any:

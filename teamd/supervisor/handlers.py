@@ -8,7 +8,6 @@ from decimal import Decimal
 from os import environ
 from typing import Any, Final
 
-from teamd import settings
 from teamd.budget.accounts import Terms
 from teamd.budget.limits import TOKENS, USD
 from teamd.control import ControlReply, ControlRequest
@@ -300,7 +299,7 @@ def _reload_settings(context: TeamContext) -> list[str]:
     found = context.settings.read()
     if found.settings.model.asks_server:
         check_address(found.settings.model.base_url)
-    changed = settings.changes(context.settings.now, found.settings)
+    changed = context.settings.changes_of(found)
     # First, since it may fail.
     context.ledger.agree(Terms.of(found.settings))
     context.settings.apply(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from teamd import settings
 from teamd.errors import TeamError
@@ -13,12 +14,21 @@ from teamd.messages import MAX_MESSAGE_BYTES
 from teamd.settings import Reading, Settings
 from teamd.team.heartbeat import HeartbeatPolicy
 
+# A running supervisor follows no change of these.
+_FIXED: Final = frozenset(
+    {
+        "team.name",
+        *(f"supervision.{key}" for key in ("stop_seconds", "stuck_seconds", "stuck_restart")),
+    }
+)
+
 
 class LiveSettings:
     """One team's settings.
 
     Attributes:
-        now: the settings in force.
+        now: the settings in force, except those that wait for a restart.
+        at_start: the settings that this supervisor started with.
         waiting: a sentence about settings that wait for the person's trust; often empty.
 
     Args:
@@ -35,6 +45,7 @@ class LiveSettings:
         self.now: Settings
         self.waiting: str
         self.apply(self.read())
+        self.at_start = self.now
 
     def apply(self, found: Reading) -> None:
         """Put settings in force."""
@@ -42,6 +53,12 @@ class LiveSettings:
         config = None if self._file == self.paths.project_settings else self._file
         named = None if config == self.paths.own_settings else config
         self.waiting = self.paths.add_team_option(found.explain_waiting(named))
+
+    def changes_of(self, found: Reading) -> list[str]:
+        """Return the keys whose values differ from those in force, in the order of `team.toml`."""
+        new = found.settings
+        kept = [key for key in settings.changes(self.at_start, new) if key in _FIXED]
+        return [*kept, *(key for key in settings.changes(self.now, new) if key not in _FIXED)]
 
     def note_waiting(self, journal: Journal) -> None:
         """Log which settings wait: a service has no terminal to print them."""
@@ -88,17 +105,23 @@ class LiveSettings:
         return max(found.mail.max_message_bytes, MAX_MESSAGE_BYTES)
 
 
+_NEXT_CALL: Final = "counts from the next model call on"
+_OF_LEDGER: Final = f"{_NEXT_CALL}; `teamctl resume` for who is paused"
+# By the beginnings of keys; the first that fits counts.
+_WHEN: Final = {
+    "teammate": "who is new is spawned now; who is known keeps role and model",
+    "model.concurrent_calls": _NEXT_CALL,
+    "limits.team": _OF_LEDGER,
+    "prices": _OF_LEDGER,
+    "hosts": "counts at once: the postman starts anew",
+    "supervision.crashes": "counts from the next crash on",
+    "supervision.within_seconds": "counts from the next crash on",
+    "": "counts for teammates whose process starts from now on; `teamd restart` reaches all",
+}
+
+
 def when_it_counts(key: str) -> str:
     """Return a clause about when a changed setting takes effect."""
-    section = key.partition(".")[0]
-    if section == "teammate":
-        return "who is new is spawned now; who is known keeps role and model"
-    if key == "model.concurrent_calls":
-        return "counts from the next model call on"
-    if key.startswith("limits.team") or section == "prices":  # these are in the ledger
-        return "counts from the next model call on; `teamctl resume` for who is paused"
-    if section == "hosts":
-        return "counts at once: the postman starts anew"
-    if section in ("team", "supervision"):
+    if key in _FIXED:
         return "waits for `teamd restart`"
-    return "counts for teammates whose process starts from now on; `teamd restart` reaches all"
+    return next(clause for begun, clause in _WHEN.items() if key.startswith(begun))

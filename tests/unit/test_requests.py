@@ -233,6 +233,10 @@ def test_a_removed_member_that_the_settings_declare_returns_and_the_reply_says_s
     [
         ("team.name", "waits for `teamd restart`"),
         ("supervision.stop_seconds", "waits for `teamd restart`"),
+        ("supervision.stuck_restart", "waits for `teamd restart`"),
+        ("supervision.crashes", "counts from the next crash on"),
+        ("supervision.hibernate_seconds", "counts for teammates whose process starts from now on"),
+        ("team.workspace", "counts for teammates whose process starts from now on"),
         ("hosts.name", "counts at once"),
         ("teammate", "who is new is spawned now"),
         ("limits.team_usd_per_day", "counts from the next model call on; `teamctl resume`"),
@@ -242,6 +246,19 @@ def test_a_removed_member_that_the_settings_declare_returns_and_the_reply_says_s
 )
 def test_a_changed_setting_says_when_it_takes_effect(key: str, said: str) -> None:
     assert when_it_counts(key).startswith(said)
+
+
+def test_a_change_that_waits_for_a_restart_is_reported_until_then(context: TeamContext) -> None:
+    file = context.settings.paths.own_settings
+    for text, said in (
+        (b"[supervision]\nstop_seconds = 7\n[model]\nmax_tokens = 9\n", ["restart", "process"]),
+        (b"[supervision]\nstop_seconds = 7\n[model]\nmax_tokens = 9\n", ["restart"]),
+        (b"[model]\nmax_tokens = 9\n", []),
+    ):
+        file.write_bytes(text)
+        lines = ask(context, "reload").data["lines"]
+        assert len(lines) == len(said)
+        assert all(word in line for word, line in zip(said, lines, strict=True))
 
 
 def test_mail_is_read_as_before_if_the_settings_file_has_a_mistake(context: TeamContext) -> None:

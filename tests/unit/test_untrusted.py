@@ -124,8 +124,11 @@ def test_every_setting_counts_once_the_file_is_trusted(file: Path) -> None:
     assert found.settings == parse(LOOSE.encode(), path=file)
     assert keys(found) == []
     assert found.explain_waiting(None) == ""
-    changed = read_text(file, f"{LOOSE}\n")
-    assert keys(changed) == KEYS
+    changed = read_text(file, LOOSE.replace("max_tokens = 9", "max_tokens = 8"))
+    assert keys(changed) == [], "what loosens has not changed"
+    assert changed.settings == parse(
+        LOOSE.replace("max_tokens = 9", "max_tokens = 8").encode(), path=file
+    )
 
 
 def test_a_tightening_setting_counts_at_once(file: Path) -> None:
@@ -169,14 +172,32 @@ def test_a_removed_file_restores_the_defaults(file: Path) -> None:
     assert found.settings.limits.calls_per_wake == 3
 
 
-def test_a_limit_above_the_default_that_was_confirmed_is_the_default_in_a_changed_file(
-    file: Path,
-) -> None:
+@pytest.mark.parametrize(("calls", "counts"), [(1000, 50), (100, 100), (80, 80), (20, 20)])
+def test_a_confirmed_limit_counts_until_it_is_raised(calls: int, counts: int, file: Path) -> None:
     trust(file, "[limits]\ncalls_per_wake = 100\n")
-    for calls in (1000, 100, 80):
-        found = read_text(file, f"[limits]\ncalls_per_wake = {calls}\n# changed")
-        assert keys(found) == ["limits.calls_per_wake"]
-        assert found.settings.limits.calls_per_wake == 50
+    found = read_text(file, f"[limits]\ncalls_per_wake = {calls}\n# changed")
+    assert keys(found) == (["limits.calls_per_wake"] if calls > 100 else [])
+    assert found.settings.limits.calls_per_wake == counts
+
+
+RULE: Final = '[[permission]]\ntool = "bash"\ncommand = "{}"\nthen = "{}"\n'
+
+
+def test_an_allowed_command_stays_allowed_though_other_rules_change(file: Path) -> None:
+    trust(file, RULE.format("git push", "allow") + RULE.format("git", "ask"))
+    same = read_text(file, "# new\n" + RULE.format("git push", "allow") + RULE.format("git", "ask"))
+    assert [one.command for one in same.settings.permissions] == ["git push", "git"]
+    more = read_text(file, RULE.format("rm", "allow") + RULE.format("git push", "allow"))
+    assert keys(more) == ["permission.1"]
+    assert [one.command for one in more.settings.permissions] == ["git", "git push"], "ask is first"
+
+
+def test_a_confirmed_price_of_one_model_confirms_that_of_no_other(file: Path) -> None:
+    trust(file, '[prices."a"]\ninput = 0\noutput = 0\n')
+    text = '[prices."a"]\ninput = 0\noutput = 0\n[prices."b"]\ninput = 0\noutput = 0\n'
+    found = read_text(file, text)
+    assert keys(found) == ["prices.b"]
+    assert list(found.settings.prices) == ["a"]
 
 
 def test_a_teammate_that_needs_a_plan_keeps_needing_one(file: Path) -> None:
@@ -308,9 +329,10 @@ def test_every_limit_declares_how_it_loosens() -> None:
 def test_a_table_of_allow_rules_needs_one_line_to_wait() -> None:
     """A row that loosens by a key without a default is left out as a whole."""
     evil = {"m": PriceSettings(input=0, output=0)}
-    settings, loosened = confine(Settings(prices=evil), Settings(), None)
+    settings, loosened, waiting = confine(Settings(prices=evil), Settings(), None)
     assert settings.prices == {}
     assert [one.key for one in loosened] == ["prices.m"]
+    assert waiting == loosened
 
 
 NUMBERS: Final = st.integers(0, 200)
@@ -325,7 +347,7 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(trusted=st.none() | LIMIT_TEXTS, written=LIMIT_TEXTS)
-def test_no_file_raises_a_limit_above_the_defaults_or_the_trusted_values(
+def test_no_file_raises_a_limit_above_its_trusted_value_or_else_the_default(
     trusted: dict[str, Any] | None, written: dict[str, Any], standing: Path
 ) -> None:
     def settings(limits: dict[str, Any]) -> Settings:
@@ -333,12 +355,12 @@ def test_no_file_raises_a_limit_above_the_defaults_or_the_trusted_values(
 
     before = None if trusted is None else settings(trusted)
     default, found = settings({}), settings(written)
-    counting, loosened = confine(found, default, before)
-    bounds = [default.limits] if before is None else [default.limits, before.limits]
+    counting, _, waiting = confine(found, default, before)
+    bound = (before or default).limits
     for one in fields(Limits):
         value = getattr(counting.limits, one.name)
-        assert all(_most(value) <= _most(getattr(bound, one.name)) for bound in bounds)
-        waits = f"limits.{one.name}" in [loose.key for loose in loosened]
+        assert _most(value) <= _most(getattr(bound, one.name))
+        waits = f"limits.{one.name}" in [loose.key for loose in waiting]
         assert waits == (value != getattr(found.limits, one.name))
 
 
