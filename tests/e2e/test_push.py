@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from teamd.copies.clone import make_copy
 from tests.e2e.harness import Project
 from tests.repositories import commit, git, make_repository
 from tests.strict.replies import Call, say, use
+from tests.waiting import wait_until
 
 
 def bash(command: str) -> Call:
@@ -141,3 +144,25 @@ def test_the_person_pushes_a_branch_and_opens_a_pull_request(project: Project, b
         1,
         "teamctl: team/alice is pushed, but gh failed: not logged in",
     )
+
+
+@pytest.mark.slow
+def test_after_a_kill_during_the_push_the_teammate_reads_that_it_was_done(
+    project: Project, bare: Path
+) -> None:
+    project.start()
+    hook, reached = bare / "hooks/post-receive", bare / "reached"
+    hook.write_text(f"#!/bin/sh\ntouch {reached}\nsleep 60\n")
+    hook.chmod(0o755)
+    request = asked(project, COMMIT, bash("git push"))
+    tip = git(project.paths.copy("alice"), "rev-parse", "team/alice")
+    project.do("teamctl", "approve", request)
+    wait_until(reached.exists, what="the remote has the commit")
+    os.kill(project.member("alice")["pid"], signal.SIGKILL)
+    project.wait_for("alice", "idle", turns=2)
+    result = project.asked("alice", least=3)[2].asked.last_results[0]
+    assert result.text == (
+        "teamd was stopped during the push, but it was done: "
+        f"team/alice of origin has {tip[:12]} already"
+    )
+    assert project.log("alice", "push") == []
