@@ -41,8 +41,8 @@ def command(choice: TeamOptions, name: str, *, remote: str, as_json: bool) -> No
     paths = choice.existing()
     source, ready = _prepare(choice, paths, name, remote)
     said = _push(choice, source, ready)
-    facts = {key: value for key, value in ready.to_json().items() if key != "shown"}
-    output.print_either(output.plain(said), {"name": name, **facts, "text": said}, as_json=as_json)
+    facts = {"name": name, **ready.to_json(), "text": said}
+    output.print_either(output.plain(said), facts, as_json=as_json)
 
 
 @click.command()

@@ -25,6 +25,7 @@ from teamd.mail.routing import MailRouter
 from teamd.masking import Mask
 from teamd.messages import LEAD, TEAMD, Message
 from teamd.process_id import Identity
+from teamd.sandbox import WITHOUT
 from teamd.sandbox.policy import Origin
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
@@ -183,9 +184,12 @@ class Environment:
 
     @cached_property
     def pushes(self) -> Pushes | None:
-        """The teammate's pushes from its working copy; `None` in the shared folder."""
+        """The teammate's pushes; `None` if its commands reach the network, so that git can push."""
+        tools, shared = self.settings.tools_of(self.name, self.role), None
         if self.origin is None:
-            return None
+            shared = self.settings.team.workspace
+            if tools.sandbox in WITHOUT or tools.network or tools.hosts:
+                return None
         return Pushes(
             name=self.name,
             paths=self.paths,
@@ -193,6 +197,7 @@ class Environment:
             approvals=self.approvals,
             journal=self.journal,
             tell=self._tell_person,
+            shared=shared,
         )
 
     def _tell_person(self, text: str) -> None:

@@ -31,6 +31,7 @@ ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}")
 _LEADS: Final = frozenset({LEAD, USER})
 _TOOL: Final = "tool"
 _INPUT: Final = "input"
+_SHORT: Final = 12  # characters of a commit's id
 _ID_BYTES: Final = 6  # short enough to be typed, long enough for one team
 
 
@@ -73,7 +74,7 @@ class Approval:
         grants: for a call: the calls that an answer with `always` allows from then on.
         always: whether the answer was a lasting permission that is not revoked.
         extra: keys of other programs, kept unchanged, those of `describe_call`, and for a push
-            `remote`, `branch`, `commits`, `stat` and `shown`, all of it in lines.
+            `remote`, `branch`, `commits` and `stat`.
     """
 
     id: str = field(default_factory=lambda: os.urandom(_ID_BYTES).hex())
@@ -125,7 +126,7 @@ class Approval:
     @property
     def what(self) -> str:
         """The exact command, push or plan to approve, without advice."""
-        if self.type == Kind.PUSH and isinstance(shown := self.extra.get("shown"), str):
+        if self.type == Kind.PUSH and (shown := describe_push(self.extra)):
             return shown
         tool, given = self.extra.get(_TOOL), self.extra.get(_INPUT)
         if not isinstance(tool, str) or not isinstance(given, dict):
@@ -219,6 +220,17 @@ class Approval:
 def describe_call(tool: str, arguments: Mapping[str, str]) -> dict[str, Any]:
     """Return the `extra` keys of a tool call's approval, from which faces show the call."""
     return {_TOOL: tool, _INPUT: arguments}
+
+
+def describe_push(facts: Mapping[str, Any]) -> str:
+    """Return the `extra` keys of a push as lines; empty if they are not a push of teamd's."""
+    try:
+        remote, branch, stat = (str(facts[name]) for name in ("remote", "branch", "stat"))
+        commits = [f"{one['commit'][:_SHORT]} {one['subject']}" for one in facts["commits"]]
+    except (KeyError, TypeError):
+        return ""
+    count = "1 commit" if len(commits) == 1 else f"{len(commits)} commits"
+    return "\n".join(filter(None, (f"{count} to {branch} of {remote}:", *commits, stat)))
 
 
 def find_waiting(approvals: Iterable[Approval], asker: str, *kinds: Kind) -> Approval | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from teamd.copies import copy_status, record
@@ -90,7 +90,7 @@ class Push:
         commits = [{"commit": commit, "subject": subject} for commit, subject in self.commits]
         facts = {"remote": self.remote, "url": self.url, "branch": self.branch}
         facts |= {"commit": self.commit, "stat": self.stat}
-        return {**facts, "commits": commits, "shown": f"{self.summary}\n{self.listing}"}
+        return {**facts, "commits": commits}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
@@ -152,7 +152,7 @@ def prepare_copy(
     """
     with locks.locked(record.lock_file(paths, name)):
         copy = record.get(paths, name)
-        source = source_of(copy)
+        source = pushing(source_of(copy))
         remote = find_remote(source, remote)
         with open_sandboxed_git(paths, copy.folder, copy.origin) as git:
             done = git.run(_RESOLVE, own)
@@ -170,20 +170,36 @@ def prepare_copy(
     return describe(source, commit, remote, target)
 
 
-def prepare_branch(source: Source, branch: str, remote: str = "") -> Push:
-    """Return the push of a branch of the person's repository.
+def prepare_branch(source: Source, own: str, remote: str = "", branch: str = "") -> Push:
+    """Return the push of a branch of the person's repository, or of HEAD, see `prepare_copy`.
 
     Raises:
         TeamError: the branch does not exist.
     """
-    commit = source.find(ref_of(branch))
+    source = pushing(source)
+    commit = source.find(own if own == "HEAD" else ref_of(own))
+    current = source.ask("symbolic-ref", "--quiet", "--short", "HEAD")
+    target = branch or (current if own == "HEAD" else own)
     if not commit:
-        raise TeamError(f"{source.folder} has no branch {branch}")
-    return describe(source, commit, find_remote(source, remote), branch)
+        raise TeamError(f"{source.folder} has no branch {own} with a commit yet")
+    if not target:
+        raise TeamError(f"{source.folder} has no branch checked out; name the branch to push to")
+    return describe(source, commit, find_remote(source, remote), target)
+
+
+def pushing(source: Source) -> Source:
+    """Return a repository as it is read for a push."""
+    return replace(source, true_objects=True)
 
 
 def describe(source: Source, commit: str, remote: str, branch: str) -> Push:
     """Describe the push of a commit that the person's repository has, without asking the remote.
+
+    Args:
+        source: the repository, see `pushing`.
+        commit: the commit.
+        remote: the name of a remote.
+        branch: the branch there.
 
     Raises:
         TeamError: there are too many commits, or the branch has an odd name.
@@ -248,12 +264,13 @@ def run(source: Source, push: Push) -> str:
     Raises:
         PushFailed: the remote has not taken it.
     """
+    source = pushing(source)
     steps = _push(source, push)
     try:
         words = next(steps)
         while True:
-            argv, _ = source.command_line(*words, quiet=False)
-            env = person_environment()
+            argv, env = source.command_line(*words, quiet=False)
+            env = {**person_environment(), **env}
             words = steps.send(run_to_end(argv, timeout_seconds=_SECONDS, env=env))
     except StopIteration as end:
         return str(end.value)
@@ -267,6 +284,7 @@ async def run_beside(source: Source, push: Push) -> str:
     Raises:
         PushFailed: the remote has not taken it.
     """
+    source = pushing(source)
     return await _beside(source, push, _push(source, push))
 
 
@@ -276,6 +294,7 @@ async def look_beside(source: Source, push: Push) -> str:
     Raises:
         PushFailed: the remote cannot be asked, or would not take the push.
     """
+    source = pushing(source)
     return await _beside(source, push, _look(source, push))
 
 
@@ -368,7 +387,7 @@ def _check(source: Source, push: Push, heads: Mapping[str, str]) -> None:
 
 def _explain(push: Push, done: Captured) -> str:
     """Return why a command of git about a remote failed."""
-    said = last_words(done)
+    said = without_login(last_words(done)).rstrip(".")
     for line in os.fsdecode(done.stdout).split("\n"):
         if line.startswith("!"):
             server = "; ".join(_words_of_server(done))

@@ -130,6 +130,7 @@ _QUIET: Final = (
 # A few bytes of a pack can expand to more than the memory of the machine.
 _BOUNDED: Final = ("/bin/sh", "-c", 'ulimit -d 4194304; exec "$@"', "sh")
 _LEAN: Final = ("-c", "core.bigFileThreshold=16m")  # larger files are not read into memory
+_TRUE_OBJECTS: Final = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}
 _IN_ENGLISH: Final = {"LC_ALL": "C"}  # its messages are parsed here
 
 
@@ -144,10 +145,13 @@ class Source:
     Attributes:
         folder: its working tree.
         git: the program.
+        true_objects: whether git ignores grafts and replacements, see git-replace(1). An agent in
+            the shared folder can write them, and a push would send other objects than were shown.
     """
 
     folder: Path
     git: str
+    true_objects: bool = False
 
     @classmethod
     def of(cls, folder: Path, untrusted: Iterable[Path] = ()) -> Source:
@@ -186,6 +190,8 @@ class Source:
         if quiet and (own := self.plain_repository) is not None:
             # Overrides a `commondir` file from a command; relative to the folder where git starts.
             env["GIT_COMMON_DIR"] = own.name
+        if self.true_objects:
+            env |= _TRUE_OBJECTS
         return [*bounded, self.git, "-C", str(self.folder), *options, *words], env
 
     def run(

@@ -282,8 +282,8 @@ def _guard_git(policy: Policy, places: Sequence[ProtectedPath]) -> Iterator[str]
         yield from ("--setenv", "TEAMD_REAL_GIT", _REAL_GIT)
         yield from ("--setenv", "TEAMD_WORKSPACE", str(root))
         yield from ("--setenv", "TEAMD_PROTECTED", "\n".join(names))
-        if policy.owns_tree:
-            yield from ("--setenv", "TEAMD_COPY", "yes")
+        if not (policy.network or policy.hosts):
+            yield from ("--setenv", "TEAMD_PUSH", "copy" if policy.owns_tree else "shared")
 
 
 def is_empty(folder: Path) -> bool:

@@ -26,15 +26,18 @@ if [ -n "$verb" ] && ! is_guarded && alias=$(ask config "alias.$verb") &&
   read -ra words <<< "$alias ${words[*]:1}"
   verb=${words[0]}
 fi
-if [ "$verb" = push ] && [ -n "$TEAMD_COPY" ]; then
+if [ "$verb" = push ] && [ -n "$TEAMD_PUSH" ]; then
   name=
   for word in "${words[@]:1}"; do
     case $word in -*) ;; *) name=$word; break ;; esac
   done
-  if ! [[ $name == */* || $name == *:* ]] && ! ask remote get-url "${name:-origin}" > /dev/null &&
+  url=$(ask remote get-url "${name:-origin}")
+  # A copy has no remote; in a shared folder one may be a path that commands reach.
+  if { [[ $TEAMD_PUSH == copy && -z $url ]] || [[ $url == *:* ]]; } &&
+    ! [[ $name == */* || $name == *:* ]] &&
     [ "$(ask rev-parse --show-toplevel)" = "$TEAMD_WORKSPACE" ]; then
-    echo "teamd: this sandbox has no remote; teamd pushes outside of it, when the person allows it:" \
-      'call bash with `git push` alone, without other commands, pipes or scripts around it' >&2
+    echo "teamd: this sandbox reaches no remote; teamd pushes outside of it, when the person allows" \
+      'it: call bash with `git push` alone, without other commands, pipes or scripts around it' >&2
     exit 1
   fi
 fi

@@ -1,10 +1,11 @@
-"""The pushes of one teammate: its sandbox has no remote, so teamd pushes in place of `git push`."""
+"""The pushes of one teammate: its sandbox reaches no remote, so teamd pushes in its place."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from teamd.approvals.approval import Kind, Verdict
@@ -50,9 +51,10 @@ class PushCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushes:
-    """The pushes of a teammate that has a working copy.
+    """The pushes of a teammate whose sandbox has no network.
 
     Attributes:
+        shared: the shared folder, if it works there; `None` for a working copy.
         settings: those in force, which name the protected paths.
         tell: sends the person a sentence.
         ready: pushes that may be carried out, by the keys of their calls.
@@ -64,6 +66,7 @@ class Pushes:
     approvals: Approvals
     journal: Journal
     tell: Callable[[str], None]
+    shared: Path | None = None
     ready: dict[str, Push] = field(default_factory=dict)
 
     def read(self, command: str) -> PushCommand | None:
@@ -79,7 +82,8 @@ class Pushes:
             return None
         names = [word for word in words if not word.startswith("-")]
         remote = names[0] if names else ""
-        if remote and remote not in push.remotes_of(self._source):
+        there = push.remotes_of(self._source)
+        if (remote and remote not in there) or (self.shared and not there):
             return None
         if odd := [word for word in words if word.startswith("-") and word not in _HARMLESS]:
             raise ToolError(f"`git push {odd[0]}` is not possible here; {_ONLY}")
@@ -95,7 +99,10 @@ class Pushes:
         """
         facts = {"remote": command.remote, "own": command.own, "branch": command.branch}
         try:
-            ready = push.prepare_copy(self.paths, self.name, self.settings, **facts)
+            if self.shared is None:
+                ready = push.prepare_copy(self.paths, self.name, self.settings, **facts)
+            else:
+                ready = push.prepare_branch(self._source, **facts)
         except TeamError as error:
             raise ToolError(f"nothing was pushed: {error}") from error
         if ready.known:
@@ -103,7 +110,7 @@ class Pushes:
         if (count := len(ready.commits)) > _MOST_SHOWN:
             raise ToolError(
                 f"nothing was pushed: these are {count} commits, more than the person can look at "
-                f"(at most {_MOST_SHOWN}); ask the person for `teamctl push {self.name}`"
+                f"(at most {_MOST_SHOWN}); ask the person for `{self._command}`"
             )
         return ready
 
@@ -117,7 +124,7 @@ class Pushes:
             f"`teamctl approve {request} --always` also allows later pushes to {branch}.",
         ]
         if push.skips_hook(self._source):
-            lines.append("Your pre-push hook does not run; it does with `teamctl push`.")
+            lines.append(f"Your pre-push hook does not run; it does with `{self._command}`.")
         return self.paths.add_team_option("\n".join(lines))
 
     async def carry_out(self, ready: Push) -> str:
@@ -131,7 +138,7 @@ class Pushes:
             said = await push.run_beside(self._source, ready)
         except TeamError as error:
             self.journal.note(LoggedEvent.PUSH, verdict="failed", why=str(error), **facts)
-            again = f"`teamctl push {self.name}` pushes its branch from your terminal"
+            again = f"`{self._command}` pushes from your terminal"
             self.tell(f"{self.name} could not push {ready.summary}: {error}; {again}")
             raise ToolError(f"nothing was pushed: {error}") from error
         self.journal.note(LoggedEvent.PUSH, verdict="pushed", **facts)
@@ -154,12 +161,19 @@ class Pushes:
 
     @property
     def _source(self) -> Source:
+        if self.shared is not None:
+            return Source.of(self.shared, [self.paths.work])
         return source_of(record.get(self.paths, self.name))
+
+    @property
+    def _command(self) -> str:
+        """The command by which the person pushes the same."""
+        return "git push" if self.shared else f"teamctl push {self.name}"
 
     def _words(self, command: str) -> tuple[str, ...] | None:
         """Return the words after `git push`; `None` for any other command."""
         found = list(parse(command))
-        if len(found) > 1 and self._enters_copy(found[0].words):
+        if len(found) > 1 and self._stays(found[0].words):
             del found[0]
         if len(found) != 1 or not found[0].plain or found[0].texts:
             return None
@@ -168,9 +182,9 @@ class Pushes:
             return None
         return tuple(words[2:])
 
-    def _enters_copy(self, words: tuple[str | None, ...]) -> bool:
+    def _stays(self, words: tuple[str | None, ...]) -> bool:
         """Return whether a command is a `cd` to the folder where commands start anyway."""
-        here = os.path.realpath(self.paths.copy(self.name))
+        here = os.path.realpath(self.shared or self.paths.copy(self.name))
         return len(words) == 2 and words[0] == "cd" and words[1] in (".", here)  # noqa: PLR2004
 
 

@@ -33,10 +33,10 @@ def bare(project: Project) -> Path:
     return bare
 
 
-def asked(project: Project, *calls: Call) -> str:
+def asked(project: Project, *calls: Call, place: str = "--worktree") -> str:
     """Let alice make calls, of which the last needs an answer; return the id of the request."""
     project.stage.play("alice", *map(use, calls), say("Done."))
-    project.do("teamctl", "spawn", "alice", "coder", "Go.", "--worktree")
+    project.do("teamctl", "spawn", "alice", "coder", "Go.", place)
     project.wait_for("alice", "paused")
     (request,) = json.loads(project.do("teamctl", "requests", "--json"))["requests"]
     return str(request["id"])
@@ -57,7 +57,7 @@ def test_an_approved_push_reaches_the_remote_with_the_commits_that_were_shown(
         "teamctl", "requests"
     )
     team = project.do("teamctl", "team")
-    assert f"alice asks to push: 1 commit to team/alice of origin {tip[:12]} by alice" in team
+    assert f"alice asks to push: 1 commit to team/alice of origin: {tip[:12]} by alice" in team
     assert git(bare, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
 
     elsewhere = bare.with_name("elsewhere.git")
@@ -79,14 +79,17 @@ def test_an_approved_push_reaches_the_remote_with_the_commits_that_were_shown(
 
 
 def test_of_a_refused_push_nothing_leaves(project: Project, bare: Path) -> None:
+    """From the shared folder, in which alice has committed to the person's branch."""
+    before = git(bare, "rev-parse", "main")
     project.start()
-    request = asked(project, COMMIT, bash("git push -u origin HEAD"))
+    request = asked(project, COMMIT, bash("git push -u origin HEAD"), place="--no-worktree")
+    assert "1 commit to main of origin" in project.do("teamctl", "requests")
     project.do("teamctl", "reject", request, "--reason", "Not yet.")
     project.wait_for("alice", "idle", turns=2)
     result = project.asked("alice", least=3)[2].asked.last_results[0]
     assert result.is_error
     assert result.text.startswith("rejected by user: Not yet.")
-    assert git(bare, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
+    assert git(bare, "for-each-ref", "--format=%(objectname)") == before
 
 
 NO_GH = (

@@ -217,9 +217,12 @@ def test_git_in_a_copy_explains_how_to_push_and_pushes_within_the_sandbox(scene:
         "git init -q --bare -b main /tmp/b && git push -q /tmp/b HEAD:main; cd /tmp && "
         "git clone -q b c && cd c && git push",
     )
-    assert "teamd: this sandbox has no remote; teamd pushes outside of it, when the person" in said
+    assert "teamd: this sandbox reaches no remote; teamd pushes outside of it, when" in said
     assert "call bash with `git push` alone, without other commands, pipes or scripts" in said
     assert inner == "Everything up-to-date"
+    git(scene.source, "remote", "add", "origin", "git@example.org:x.git")
+    (shared,) = scene.run("bob", "git log -1 --format=%s && git push")
+    assert shared.startswith("first\nteamd: this sandbox reaches no remote; ")
 
 
 def test_a_teammate_in_the_shared_folder_cannot_point_a_copy_to_other_objects(scene: Scene) -> None:

@@ -37,7 +37,7 @@ def ours(scene: Scene, told: list[str]) -> Iterator[Make]:  # noqa: F811 -- the 
     approvals = Approvals(scene.paths, post)
     journal = Journal(scene.paths.log("alice"), "alice")
 
-    def make(*rules: Permission) -> Permissions:
+    def make(*rules: Permission, shared: bool = False) -> Permissions:
         pushes = Pushes(
             name="alice",
             paths=scene.paths,
@@ -45,6 +45,7 @@ def ours(scene: Scene, told: list[str]) -> Iterator[Make]:  # noqa: F811 -- the 
             approvals=approvals,
             journal=journal,
             tell=told.append,
+            shared=scene.source if shared else None,
         )
         return Permissions(
             name="alice",
@@ -239,4 +240,36 @@ def test_a_failed_push_is_told_to_the_person_with_the_next_step(
     assert said.startswith(
         "alice could not push 1 commit to team/alice of origin: git could not push to origin: fatal"
     )
-    assert said.endswith("; `teamctl push alice` pushes its branch from your terminal")
+    assert said.endswith("; `teamctl push alice` pushes from your terminal")
+
+
+def test_a_push_from_the_shared_folder_is_asked_for_as_well(
+    ours: Make,
+    scene: Scene,  # noqa: F811
+) -> None:
+    alices, tip = ours(shared=True), commit(scene.source, "by the lead", a="shared\n")
+    request = asked(alices, f"cd {scene.source} && git push")
+    assert request.to_json()["commits"] == [{"commit": tip, "subject": "by the lead"}]
+    assert request.extra["branch"] == "main"
+    alices.approvals.answer(request.id, by="user", approve=True)
+    check(alices)
+    carry_out(alices)
+    assert scene.at("main") == tip
+    git(scene.source, "remote", "remove", "origin")
+    assert check(alices, key="again") == "", "git in the sandbox says why"
+
+
+def test_a_replaced_commit_is_shown_as_it_is_pushed(
+    ours: Make,
+    scene: Scene,  # noqa: F811
+) -> None:
+    """An agent in the shared folder can write such refs into the person's repository."""
+    real = scene.at("HEAD", scene.copy)
+    git(scene.source, "fetch", "-q", str(scene.copy), "team/alice")
+    harmless = git(scene.source, "commit-tree", "-m", "harmless", "HEAD^{tree}")
+    git(scene.source, "replace", real, harmless)
+    (scene.source / ".git/info/grafts").write_text(f"{real}\n")
+    assert git(scene.source, "log", "-1", "--format=%s", real) == "harmless"
+    request = asked(ours())
+    assert request.to_json()["commits"] == [{"commit": real, "subject": "by alice"}]
+    assert "a.txt | 2 +-" in request.extra["stat"]

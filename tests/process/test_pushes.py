@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -223,3 +225,26 @@ def test_work_that_no_teammate_may_change_is_not_pushed(scene: Scene) -> None:
     git(scene.copy, "commit", "-qm", "hook")
     with pytest.raises(TeamError, match=r"alice's work changes .githooks/pre-push, which no"):
         scene.prepare()
+
+
+def test_a_server_that_wants_a_password_is_one_sentence_and_nobody_is_asked(scene: Scene) -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="git"')
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/x.git"
+        git(scene.source, "remote", "set-url", "origin", url.replace("//", "//ann:secret@"))
+        ready = scene.prepare()
+        assert ready.url == url
+        git(scene.source, "remote", "set-url", "origin", url)
+        with pytest.raises(PushFailed) as refused:
+            scene.push(ready)
+        server.shutdown()
+    assert str(refused.value).startswith("git could not log in to origin: fatal: could not read U")

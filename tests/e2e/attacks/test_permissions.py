@@ -200,5 +200,7 @@ def test_always_is_only_accepted_for_permissions(guarded: Project) -> None:
     request = shown(guarded, "paul")["waiting_request"]
     refused = guarded.run("teamctl", "approve", request, "--always")
     assert refused.status == 1
-    assert refused.complaint == f"teamctl: --always is for permissions, and {request} is a plan"
+    assert refused.complaint == (
+        f"teamctl: --always is for permissions and pushes, and {request} is a plan"
+    )
     guarded.do("teamctl", "reject", request)
