@@ -69,7 +69,7 @@ def test_a_request_is_answered_in_place(page: Browser, busy: Project) -> None:
     page.press("Reject what bob asks")
     page.see("Say why")  # a rejection needs a reason
     assert asked(busy) == [request]
-    page.find(".requests input").send_keys("Not now.")
+    page.find("main .requests input").send_keys("Not now.")
     page.press("Reject what bob asks")
     page.see(f"rejected the permission of bob ({request['id']})")
     wait_until(lambda: asked(busy) and asked(busy) != [request], what="bob asks for the next")
@@ -207,7 +207,7 @@ def test_a_disabled_control_gives_the_reason(browser: Browser, tmp_path: Path) -
             assert unable(browser) == {"Spawn"}
             browser.press("Cancel")
             browser.go("member/ann")
-            browser.see("No teamd runs; start it with `teamd start`.")
+            browser.see("No teamd runs; start it with teamd start.")
             claimed.callback(os.close, pidfile.claim(project.paths))
             browser.see("ann is shut down; spawn it on the overview, and it goes on.")
             assert unable(browser) == {"Interrupt", "Pause", "Shut down"}

@@ -14,7 +14,7 @@ export function chat({ known, redraw }) {
   let live = '';
   const lead = () => (known.team?.members ?? []).find((one) => one.name === name);
   const hear = latest(() => (known.sizes?.live?.[name] ? get('live', { name }) : { text: '' }), (answer) => { live = answer.text; redraw(); });
-  const ready = () => { if (!talk && lead()) talk = growing('transcript', 'transcripts', { known, name, redraw }); };
+  const ready = () => { if (!talk && lead()) talk = growing('transcript', 'transcripts', { known, name, redraw }, (found) => conversation(found, name, known.team.members)); };
   return {
     told(part) {
       talk?.told(part);
@@ -29,10 +29,10 @@ export function chat({ known, redraw }) {
         head('Chat', one ? h('span.note', {}, 'with ', one.role === 'lead' ? 'the lead' : one.role, ` · ${usd(one.usd)}`) : null),
         h('div.columns', {},
           h('div', {},
-            one ? [talk.draw((found) => conversation(found, name, team.members)), live && h('div.entry', { 'data-key': 'live', 'aria-live': 'off' }, avatar(name, team.members), h('p.by', {}, h('strong', {}, name), h('span.note', {}, 'writes …')), h('div.body', {}, markdown(live)))]
+            one ? [talk.draw(), live && h('div.entry', { 'data-key': 'live', 'aria-live': 'off' }, avatar(name, team.members), h('p.by', {}, h('strong', {}, name), h('span.note', {}, 'writes …')), h('div.body', {}, markdown(live)))]
               : card('', empty('No agent leads this team yet.', 'Your first message starts one. It can spawn teammates, hand out tasks and review plans; you talk only to it.')),
             known.may && h('div.composer', { 'data-key': 'composer' }, status(one, team), say(team))),
-          h('aside', { 'aria-label': 'The team' }, card('The team', others.length ? h('ul.plain', {}, others.map((other) => h('li', { 'data-key': other.name }, h('p', {}, who(other.name, team.members, [state(other.state), ' ', ago(other.since)])), doing(other, team) ? h('p.note', {}, h('span.cut', {}, doing(other, team))) : null))) : h('p.note', {}, 'The lead has spawned nobody yet.')))),
+          h('aside', { 'aria-label': 'The team' }, card('The team', others.length ? h('ul.plain.people', {}, others.map((other) => h('li', { 'data-key': other.name }, h('p', {}, who(other.name, team.members, [state(other.state), ' ', ago(other.since)])), doing(other, team) ? h('p.note', {}, h('span.cut', {}, doing(other, team))) : null))) : h('p.note', {}, 'The lead has spawned nobody yet.')))),
       ];
     },
   };

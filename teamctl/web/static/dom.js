@@ -58,6 +58,7 @@ export function morph(old, made) {
     old.replaceWith(made);
     return;
   }
+  if (old.dataset?.stamp && old.dataset.stamp === made.dataset.stamp) return;
   if (old.nodeType !== Node.ELEMENT_NODE) {
     if (old.data !== made.data) old.data = made.data;
     return;
@@ -92,6 +93,22 @@ function children(old, made) {
     at = next;
   }
 }
+
+let built = 0;
+
+// A part of a view that is expensive to draw: built again only for another version.
+export function steady(build) {
+  built += 1;
+  const key = built;
+  return (version, ...facts) => {
+    const stamp = `${key} ${version}`;
+    const there = document.querySelector(`[data-stamp=${JSON.stringify(stamp)}]`);
+    return h('div', { 'data-key': `steady ${key}`, 'data-stamp': stamp }, there ? null : build(...facts));
+  };
+}
+
+// A text with commands in backquotes.
+export const coded = (text) => String(text).split('`').map((part, n) => (n % 2 ? h('code', {}, part) : part));
 
 export const table = (label, heads, body) => h('div.scroll', { tabindex: 0, role: 'region', 'aria-label': label },
   h('table', {}, h('thead', {}, h('tr', {}, heads.map((one) => h(NUMBERS.has(one) ? 'th.number' : 'th', { scope: 'col' }, one)))), body));
@@ -131,7 +148,7 @@ export const avatar = (name, members, big = false) => h(`span.avatar.hue-${hue(n
 export const initial = (name) => `${[...String(name || '?')][0].toUpperCase()}${/\d{1,2}$/.exec(name ?? '')?.[0] ?? ''}`;
 
 // An empty state: the fact, and the next step.
-export const empty = (text, ...next) => h('div.empty', {}, h('p', {}, text), next.length ? h('p.note', {}, next) : null);
+export const empty = (text, ...next) => h('div.empty', {}, h('p', {}, text), next.length ? h('p.note', {}, next.map((one) => (typeof one === 'string' ? coded(one) : one))) : null);
 
 export const head = (title, ...more) => h('div.head', {}, h('h1', {}, title), more.length ? h('div.actions', {}, more) : null);
 

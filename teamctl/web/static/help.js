@@ -21,9 +21,9 @@ export function help() {
   return {
     draw: () => [
       head('Help'),
-      h('div.beside', {}, card('The views', pairs(WORDS, (key) => h('strong', {}, key)), h('p.note', {}, 'On a terminal, `teamctl help` explains all commands and topics.')), card('Keys', pairs(KEYS, (key) => h('kbd', {}, key)))),
+      h('div.beside', {}, card('The views', pairs(WORDS, (key) => h('strong', {}, key)), h('p.note', {}, 'On a terminal, ', h('code', {}, 'teamctl help'), ' explains all commands and topics.')), card('Keys', pairs(KEYS, (key) => h('kbd', {}, key)))),
       h('h2', {}, 'How it works, in three pictures'),
-      h('div.beside', {}, PICTURES.map(([view, title, what]) => card('', h('h3', {}, h('a', { href: to(view) }, title)), h('p', {}, what)))),
+      h('div.beside.three', {}, PICTURES.map(([view, title, what]) => card('', h('h3', {}, h('a', { href: to(view) }, title)), h('p', {}, what)))),
     ],
   };
 }

@@ -1,7 +1,7 @@
 // All events of the team in the last day, newest first.
 import { get } from './api.js';
 import { latest, seldom } from './acts.js';
-import { avatar, card, empty, field, h, head, segments } from './dom.js';
+import { avatar, card, empty, field, h, head, segments, steady } from './dom.js';
 import { clock, duration, moment } from './format.js';
 import { momentLink } from './charts.js';
 import { link } from './overview.js';
@@ -16,7 +16,9 @@ const KINDS = {
 
 export function log({ known, redraw }) {
   let [words, name, kind, found] = ['', '', 'main', null];
-  const ask = latest(() => get('happened', [['words', words], ['name', name], ...KINDS[kind][1].map((one) => ['kind', one])]), (answer) => { found = answer; redraw(); });
+  let version = 0;
+  const shown = steady(() => h('ol.plain.log', {}, found.events.map((one, n) => entry(one, n, known.team.members))));
+  const ask = latest(() => get('happened', [['words', words], ['name', name], ...KINDS[kind][1].map((one) => ['kind', one])]), (answer) => { found = answer; version += 1; redraw(); });
   const pace = seldom(ask, 1500);
   ask();
   const pick = (next) => {
@@ -35,7 +37,7 @@ export function log({ known, redraw }) {
           h('form', { role: 'search', onsubmit: (event) => event.preventDefault() }, field('Search', h('input', { type: 'search', oninput: (event) => { words = event.target.value; ask(); } }))),
           field('About', h('select', { onchange: (event) => { name = event.target.value; ask(); } }, h('option', { value: '' }, 'everybody'), members.map((one) => h('option', {}, one.name)), h('option', {}, 'teamd')))),
         h('p.note', { role: 'status' }, !found ? 'Looking …' : `${found.events.length === 300 ? 'The newest 300' : found.events.length} of the last day`),
-        found && card('', found.events.length ? h('ol.plain.log', {}, found.events.map((one, n) => entry(one, n, members))) : empty('No such event in the last day.', 'Choose other kinds, or everybody. On a terminal: ', h('code', {}, 'teamctl events --since 2d'))),
+        found && card('', found.events.length ? shown(version) : empty('No such event in the last day.', 'Choose other kinds, or everybody. On a terminal: ', h('code', {}, 'teamctl events --since 2d'))),
       ];
     },
   };

@@ -1,7 +1,7 @@
 // The mail of the whole team, with search, the traffic between members, and the steps of one message.
 import { get } from './api.js';
 import { form, latest, once, open } from './acts.js';
-import { avatar, button, card, empty, field, h, head, icon, to } from './dom.js';
+import { avatar, button, card, empty, field, h, head, icon, steady, to } from './dom.js';
 import { clock, many, moment } from './format.js';
 import { traffic } from './charts.js';
 import { markdown } from './markdown.js';
@@ -12,7 +12,10 @@ const LONG = 700;
 export function mail({ known, argument, redraw }) {
   let words = argument;
   let found = null;
-  const search = latest(() => get('mail', { words }), (answer) => { found = answer; redraw(); });
+  let version = 0;
+  const search = latest(() => get('mail', { words }), (answer) => { found = answer; version += 1; redraw(); });
+  const shown = steady(() => messages(found.messages, members()));
+  const graph = steady(() => [traffic(found.traffic, members()), busiest(found.traffic)]);
   const set = (next) => {
     words = next;
     search();
@@ -35,8 +38,8 @@ export function mail({ known, argument, redraw }) {
         h('div', {},
           h('form', { role: 'search', 'data-key': 'search', onsubmit: (event) => event.preventDefault() }, field('Search', h('input', { type: 'search', value: words, oninput: typed, placeholder: 'names, words, ids' }))),
           h('p.note', { role: 'status' }, found ? `${many(found.found, 'message')}${found.found > found.messages.length ? `, the newest ${found.messages.length} are shown` : ''}` : 'Looking …'),
-          found && card('', found.messages.length ? messages(found.messages, members()) : empty(words ? 'No message has these words.' : 'No mail yet.', words ? 'Search looks at names, ids, summaries and texts.' : 'What teammates and you write to each other appears here.'))),
-        h('aside', { 'aria-label': 'Traffic' }, found?.traffic?.length ? card('Who writes to whom', h('div', { onclick: pick }, traffic(found.traffic, members())), busiest(found.traffic)) : null)),
+          found && card('', found.messages.length ? shown(version) : empty(words ? 'No message has these words.' : 'No mail yet.', words ? 'Search looks at names, ids, summaries and texts.' : 'What teammates and you write to each other appears here.'))),
+        h('aside', { 'aria-label': 'Traffic' }, found?.traffic?.length ? card('Who writes to whom', h('div', { onclick: pick }, graph(version))) : null)),
     ],
   };
 }

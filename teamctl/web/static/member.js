@@ -1,7 +1,7 @@
 // One teammate: its live conversation, mail, log, changes and limits, and the actions on it.
 import { get } from './api.js';
 import { able, ask, confirmed, doing, form, latest } from './acts.js';
-import { avatar, card, empty, h, segments, to } from './dom.js';
+import { avatar, card, coded, empty, h, segments, to } from './dom.js';
 import { ago, count, percent, state, usd } from './format.js';
 import { meter } from './charts.js';
 import { conversation } from './conversation.js';
@@ -35,7 +35,7 @@ export function member({ known, argument, redraw }) {
         h('div.stuck', {},
           h('div.head', {}, avatar(one.name, members, true), h('h1', {}, one.name, ' ', h('span.note', {}, one.role)), known.may && h('div.actions', { 'data-key': 'acts' }, acts(one, known))),
           h('p.status', {}, state(one.state), ' for ', ago(one.since), does(one, known.team) ? h('code', {}, does(one, known.team)) : null, h('span', {}, `· context ${percent(one.context)} · ${usd(one.usd)} · ${count(one.turns)} turns · ${one.queued ?? '?'} in the inbox`)),
-          known.may && why && h('p.note', {}, why),
+          known.may && why && h('p.note', {}, coded(why)),
           h('div', { 'data-key': 'tabs' }, segments(`What to see of ${name}`, TABS, tab, pick))),
         h('div', { 'data-key': `tab ${tab}`, class: tab === 'transcript' ? 'narrow' : null }, shown.draw()),
         known.may && tab === 'transcript' && h('div.composer.narrow', { 'data-key': 'send' }, sendTo(name)),
@@ -61,13 +61,12 @@ function acts(one, known) {
 }
 
 function transcript({ known, name, redraw, at = 0 }) {
-  const grown = growing('transcript', 'transcripts', { known, name, redraw, at });
-  return { told: grown.told, draw: () => grown.draw((found) => conversation(found, name, known.team.members, at)) };
+  return growing('transcript', 'transcripts', { known, name, redraw, at }, (found) => conversation(found, name, known.team.members, at));
 }
 
 function log({ known, name, redraw }) {
-  const grown = growing('log', 'logs', { known, name, redraw });
-  return { told: grown.told, draw: () => card('', grown.draw(lines)) };
+  const grown = growing('log', 'logs', { known, name, redraw }, lines);
+  return { told: grown.told, draw: () => card('', grown.draw()) };
 }
 
 const lines = (found) => h('ol.plain.lines', {}, found.map((one, n) => {

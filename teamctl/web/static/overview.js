@@ -1,7 +1,7 @@
 // All teammates at a glance: what waits, the figures, the members, and their states over time.
 import { get } from './api.js';
 import { form, latest, once, open, seldom } from './acts.js';
-import { avatar, button, card, empty, field, h, head, icon, row, segments, table, to } from './dom.js';
+import { avatar, button, card, empty, field, h, head, icon, row, segments, steady, table, to } from './dom.js';
 import { ago, count, duration, many, percent, state, usd } from './format.js';
 import { lanes, legend, momentAt, momentLink } from './charts.js';
 import { everything, waitingFor } from './waiting.js';
@@ -13,6 +13,8 @@ let hours = '6';
 export function overview({ known, redraw, root }) {
   const past = followed(redraw, () => ({ hours }));
   let cursor = null;
+  const drawn = steady((width) => lanes(past.found, known.team.members, width, cursor));
+  const version = (width) => [past.found.until, width, cursor?.row, cursor?.at, known.team.members.map((one) => one.name + one.state)].join();
   const pick = (next) => {
     hours = next;
     past.ask();
@@ -48,7 +50,7 @@ export function overview({ known, redraw, root }) {
         team.trouble && h('p.bad', {}, team.trouble),
         members.length ? [figures(known), roster(team), past.found && h('section.card.past', { 'data-key': 'lanes' },
           h('div.top', {}, h('h2', {}, 'States over time'), segments('How far back', HOURS, hours, pick)),
-          h('div', { onclick: opened, onkeydown: moved, tabindex: 0, role: 'group', 'aria-label': 'States over time: arrow keys move, Enter opens that moment' }, lanes(past.found, members, room(root), cursor)), legend())]
+          h('div', { onclick: opened, onkeydown: moved, tabindex: 0, role: 'group', 'aria-label': 'States over time: arrow keys move, Enter opens that moment' }, drawn(version(room(root)), room(root))), legend())]
           : card('', empty('Nobody is in the team yet.', 'Spawn a teammate, or ', h('a', { href: to('chat') }, 'chat'), ' with a lead that spawns them for you. On a terminal: ', h('code', {}, 'teamctl spawn alice coder "…"'))),
       ]);
     },

@@ -32,6 +32,7 @@ export const drawer = {
   close() {
     if (this.place().hidden) return false;
     this.place().hidden = true;
+    this.place().replaceChildren();
     if (this.last?.isConnected) this.last.focus();
     return true;
   },
