@@ -52,8 +52,8 @@ def _ends(source: Source, entry: Entry, into: str) -> tuple[str, str]:
     """Return the commits before and after the work of an entry."""
     if entry.merge and (base := source.find(f"{entry.merge}^1")):
         return base, entry.merge
-    onto = entry.onto or into
-    base = source.ask("merge-base", onto, entry.commit) if onto else ""
+    onto = entry.onto or into or "HEAD"  # before the first merge there is no branch
+    base = source.ask("merge-base", onto, entry.commit)
     if not base:
         raise TeamError(f"the commits of {entry.id} are gone from the repository")
     return base, entry.commit

@@ -136,7 +136,7 @@ def test_the_person_talks_to_the_lead(view: Browser) -> None:
     assert view.find(".composer textarea").get_attribute("value") == ""
 
 
-def test_tasks_are_added_claimed_and_moved_by_keys(view: Browser, work: Project) -> None:
+def test_tasks_are_added_claimed_and_moved(view: Browser, work: Project) -> None:
     view.go("board")
     view.press("Add a task")
     view.find("dialog input[name=subject]").send_keys("Write the docs")
@@ -153,6 +153,20 @@ def test_tasks_are_added_claimed_and_moved_by_keys(view: Browser, work: Project)
     for key, status in ((Keys.ARROW_RIGHT, "completed"), (Keys.ARROW_LEFT, "in_progress")):
         view.find(".task button").send_keys(key)
         wait_until(partial(is_in, view, work, status), what=f"it is {status} here and there")
+    view.run(DRAG, "completed")
+    wait_until(partial(is_in, view, work, "completed"), what="the mouse moves it as well")
+
+
+# Drags the first task to a column, as the mouse does.
+DRAG: Final = """
+const fire = (target, kind, dataTransfer) =>
+  target.dispatchEvent(new DragEvent(kind, { bubbles: true, cancelable: true, dataTransfer }));
+const carried = new DataTransfer();
+const column = document.querySelector(`[data-status=${arguments[0]}]`);
+fire(document.querySelector('.task'), 'dragstart', carried);
+fire(column, 'dragover', carried);
+fire(column, 'drop', carried);
+"""
 
 
 def is_in(page: Browser, project: Project, status: str) -> bool:
@@ -217,6 +231,38 @@ def test_the_title_names_the_view_the_team_and_what_waits(page: Browser, busy: P
     wait_until(
         lambda: page.driver.title == "(1) " + " \u2013 ".join(where), what="the title names it"
     )
+
+
+def test_an_idle_member_takes_one_line_on_a_phone(page: Browser) -> None:
+    page.see("States over time")
+    page.resize(360)
+    page.settle()
+    tall = "return [...document.querySelectorAll('main tr[data-key]')].map((x) => x.offsetHeight)"
+    idle, waiting = page.run(tall)
+    assert idle < 60 < waiting
+    assert "idle" in page.text
+
+
+def test_the_traffic_of_mail_is_drawn_and_finds_a_member(page: Browser) -> None:
+    page.go("mail")
+    page.see("Who writes to whom")
+    page.see("lead → alice: ")
+    page.run(
+        "document.querySelector('[data-find=alice] circle')"
+        ".dispatchEvent(new MouseEvent('click', { bubbles: true }))"
+    )
+    wait_until(lambda: page.run("return location.hash") == "#/mail/alice", what="alice is found")
+    assert page.find("input[type=search]").get_attribute("value") == "alice"
+
+
+def test_the_log_finds_events_by_kind_and_words(page: Browser) -> None:
+    page.go("log")
+    page.see("alice ended its turn: Done.")
+    page.press("Tasks")
+    page.see("task 1 (Write the docs) is pending")
+    page.miss("ended its turn")
+    page.find("input[type=search]").send_keys("nothing of the kind")
+    page.see("No such event in the last day.")
 
 
 def background(page: Browser) -> Any:

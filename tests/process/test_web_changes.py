@@ -1,0 +1,69 @@
+"""The page's diffs of working copies and of entries of the merge queue."""
+
+from __future__ import annotations
+
+import pytest
+
+from teamctl.web.changes import MOST, diff_of_copy, diff_of_entry
+from teamd.command_line.run import TeamOptions
+from teamd.errors import TeamError
+from teamd.merges.queue import UnknownEntry
+from tests.e2e.harness import Project
+from tests.queues import Yard
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def yard(project: Project) -> Yard:
+    """A project with a merge queue, and ann with a copy."""
+    return Yard(project, "ann")
+
+
+def entry(yard: Yard, entry_id: str) -> str:
+    paths = yard.project.paths
+    options = TeamOptions(team_dir=str(paths.root))
+    return str(diff_of_entry(options, paths, entry_id)["diff"])
+
+
+def test_an_entry_shows_its_changes_before_and_after_the_merge(yard: Yard) -> None:
+    yard.commit("ann", a="work\n")
+    yard.add("ann")
+    waiting = entry(yard, "1")
+    assert "+work" in waiting
+    yard.commit("ann", a="later work\n")
+    assert entry(yard, "1") == waiting
+    yard.empty()
+    assert "+work" in entry(yard, "1")
+    assert "later" not in entry(yard, "1")
+
+
+def test_an_unknown_entry_is_reported(yard: Yard) -> None:
+    with pytest.raises(UnknownEntry):
+        entry(yard, "7")
+
+
+def test_a_diff_runs_no_program_of_the_repository(yard: Yard) -> None:
+    """A repository may name programs that convert or show files."""
+    trap = yard.project.root / "trap"
+    for key in ("diff.evil.command", "diff.evil.textconv", "diff.external"):
+        yard.git("config", key, f"touch {trap}; cat")
+    (yard.folder / ".gitattributes").write_text("*.txt diff=evil\n")
+    yard.commit("ann", a="work\n")
+    yard.add("ann")
+    assert "+work" in entry(yard, "1")
+    assert not trap.exists()
+
+
+def test_a_copy_shows_committed_and_other_changes_and_long_ones_are_cut(yard: Yard) -> None:
+    paths = yard.project.paths
+    yard.commit("ann", a="work\n")
+    (yard.copy("ann") / "new.txt").write_text("not committed\n")
+    found = diff_of_copy(paths, "ann")
+    assert "+work" in found["diff"]
+    assert "+not committed" in found["diff"]
+    assert not found["cut"]
+    (yard.copy("ann") / "long.txt").write_text("x" * 99 + "\n" + "y\n" * MOST)
+    assert diff_of_copy(paths, "ann")["cut"]
+    with pytest.raises(TeamError):
+        diff_of_copy(paths, "bob")
