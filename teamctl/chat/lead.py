@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Container, Iterator
+from contextlib import suppress
 from typing import Final
 
 from teamctl.arguments import REQUEST_SECONDS, without_secrets
@@ -12,6 +13,8 @@ from teamctl.mail.router import team_post
 from teamctl.render import output
 from teamd import control
 from teamd.command_line.run import TeamOptions
+from teamd.errors import StoreError
+from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, USER, Message
 from teamd.overview.notices import NoticeKind
@@ -109,6 +112,22 @@ class Lead:
             return None
         return None if warning is None else str(warning)
 
+    @property
+    def fresh(self) -> bool:
+        """Whether the next message begins a new conversation."""
+        return self._fresh
+
+    def change_model(self, model: str) -> None:
+        """Give it another model from its next message on.
+
+        Raises:
+            NoTeamd: teamd does not run.
+            TeamError: it is working.
+        """
+        arguments = {"fresh": False, "model": model}
+        reply = control.ask(self.paths, LEAD, arguments, timeout_seconds=REQUEST_SECONDS)
+        reply.raise_unless_done()
+
     def tell(self, text: str, *, kind: str = "message") -> str:
         """Send the person's text; return the message's id."""
         extra = {PROMPT_KEY: True, FRESH_KEY: True} if self._fresh else {}
@@ -117,6 +136,13 @@ class Lead:
         self._post.send(message)
         self._fresh = False
         return message.id
+
+    def note_heard(self) -> None:
+        """Record that the person has seen the conversation so far; a failure repeats some of it."""
+        with suppress(StoreError):
+            place = files.size(self.paths.transcript(LEAD))
+            files.replace(self.paths.chat_mark, b"%d\n" % place, durable=False)
+        self.paths.note_seen()
 
     def interrupt(self) -> None:
         """Interrupt its turn without waiting for the end.

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import math
-import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 from teamctl.chat.lead import explain_answer, needs, short_moment, tell
+from teamctl.chat.reply import LiveReply, RenderedReply, ReplyView
 from teamctl.mail.inbox_reader import NewMailFinder, describe_end
 from teamctl.mail.receipts import explain_end
 from teamctl.render import layout, output
 from teamctl.render.layout import Layout
 from teamctl.tail import GrowingFile
 from teamctl.transcripts import Retries
-from teamd.budget.account import NOTHING, Account
-from teamd.budget.ledger import Ledger
 from teamd.command_line import terminal
-from teamd.errors import StoreError, TeamError
+from teamd.errors import StoreError
 from teamd.files import files
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD, SHUTDOWN_ANSWER_TYPE, USER, Message, needs_answer
 from teamd.transcript import live, records
 from teamd.transcript.file import decode_lines
+from teamd.transcript.records import mail_in
 
 
 class LeadProgress:
@@ -51,32 +47,6 @@ class LeadProgress:
                 self.what = ""
 
 
-class Turn:
-    """The time and cost of the current turn."""
-
-    def __init__(self, paths: TeamPaths) -> None:
-        self._paths = paths
-        self._began = time.monotonic()
-        self._before = self._account()
-
-    def cost(self) -> str:
-        """Return the time and cost so far."""
-        now, before = self._account(), self._before
-        spent = replace(
-            now,
-            usd=now.usd - before.usd,
-            unpriced_calls=max(0, now.unpriced_calls - before.unpriced_calls),
-        )
-        seconds = output.duration(time.monotonic() - self._began)
-        return f"{seconds}, {output.cost(spent)}" if now.calls > before.calls else seconds
-
-    def _account(self) -> Account:
-        try:
-            return Ledger(self._paths.ledger).read().used.get(LEAD, NOTHING)
-        except TeamError:  # a later call may read it
-            return NOTHING
-
-
 def describe_call(call: records.Block) -> str:
     """Return a tool call on one line."""
     given = call["input"] if isinstance(call["input"], dict) else {"input": call["input"]}
@@ -85,13 +55,17 @@ def describe_call(call: records.Block) -> str:
 
 
 _REPLY: Final = b'"reply"'
+_OPENED: Final = b'{"record": "%s"' % records.Opened.kind.encode()
+_EXCHANGE: Final = tuple(
+    b'{"record": "%s"' % kind.kind.encode() for kind in (records.Replied, records.Delivered)
+)
+_LOOKED_BACK: Final = 40  # records
 _LAST: Final = 3  # missed replies to show
 _REPLY_LINES: Final = 8
 _WHOLE: Final = f"`teamctl transcript {LEAD}` shows it whole"
-_MARK: Final = (live.BEGINS, live.ENDS)
-_MARKS: Final = re.compile(f"([{live.BEGINS}{live.ENDS}])")
-_THINKING: Final = "thinking: "
 _WHOLE_OWN: Final = "/inbox shows it whole"
+_INDENT: Final = "  "
+_END_LINES: Final = 12  # of the last reply
 
 
 class Listener:
@@ -111,9 +85,13 @@ class Listener:
         self._growing = GrowingFile(paths.transcript(LEAD))
         self._marks = False
         self._place = 0
-        self._layout = Layout.of_output()
-        on_terminal = self._layout.width is not None  # a program reads only the reply
-        self._reply_shown = LiveReply(paths.partial(LEAD), thinking=on_terminal)
+        form = Layout.of_output()
+        on_terminal = form.width is not None  # a program reads only the reply
+        self._reply_shown: ReplyView = (
+            RenderedReply(paths.partial(LEAD))
+            if form.styled
+            else LiveReply(paths.partial(LEAD), thinking=on_terminal)
+        )
         self._retries = Retries(paths.log(LEAD))
         self.doing = LeadProgress()
         self._own = Mailbox(paths, USER)
@@ -127,22 +105,17 @@ class Listener:
         for _ in self._lines():
             pass
 
-    def catch_up(self) -> None:
-        """Show the replies and events since the last chat, and move the mark."""
-        before, left = self._read_mark(), self._left()
-        missed = [line for line in self._lines() if self._place > before and _REPLY in line]
-        replies = [record for record in decode_lines(missed) if isinstance(record, records.Replied)]
-        said = [reply for reply in replies if reply.text.strip()]
-        if said:
-            self._line(f"What {LEAD} said since the last chat:", dim=True)
-        if len(said) > _LAST:
-            earlier = f"… {len(said) - _LAST} earlier ones: `teamctl transcript {LEAD}`"
-            self._line(self._paths.add_team_option(earlier), dim=True)
-        rest = self._paths.add_team_option(_WHOLE)
-        for reply in said[-_LAST:]:
-            shown = layout.clip_beginning(reply.text, lines=_REPLY_LINES, rest=rest)
-            when = f"{short_moment(reply.time)} " if reply.time else ""
-            self._line(f"  {when}" + shown.replace("\n", "\n  "))
+    def catch_up(self, *, fresh: bool = False) -> None:
+        """Show the replies and events since the last chat, and move the mark.
+
+        Args:
+            fresh: whether to leave out the end of the conversation before.
+        """
+        left = self._left()
+        known, missed = self._read_conversation()
+        if not fresh:
+            self._show_end(known)
+        self._show_missed(missed)
         if left is not None and (told := list(tell(self._paths, left))):
             self._line("What else happened since:", dim=True)
             for one in told:
@@ -153,11 +126,59 @@ class Listener:
         self._marks = True
         self._move_mark()
 
+    def _read_conversation(self) -> tuple[list[bytes], list[bytes]]:
+        """Return the last lines that the person has seen, and the missed replies."""
+        before = self._read_mark()
+        known: list[bytes] = []
+        missed: list[bytes] = []
+        for line in self._lines():
+            if self._place > before:
+                missed += [line] * (_REPLY in line)
+            elif line.startswith(_OPENED):
+                known = []
+            elif line.startswith(_EXCHANGE):
+                known = [*known[1 - _LOOKED_BACK :], line]
+        return known, missed
+
+    def _show_missed(self, lines: list[bytes]) -> None:
+        replies = [record for record in decode_lines(lines) if isinstance(record, records.Replied)]
+        said = [reply for reply in replies if reply.text.strip()]
+        if said:
+            self._line(f"What {LEAD} said since the last chat:", dim=True)
+        if len(said) > _LAST:
+            earlier = f"… {len(said) - _LAST} earlier ones: `teamctl transcript {LEAD}`"
+            self._line(self._paths.add_team_option(earlier), dim=True)
+        rest = self._paths.add_team_option(_WHOLE)
+        for reply in said[-_LAST:]:
+            shown = layout.clip_beginning(reply.text, lines=_REPLY_LINES, rest=rest)
+            when = f"{short_moment(reply.time)} " if reply.time else ""
+            self._show_text(f"{when}{shown}")
+
+    def _show_end(self, lines: list[bytes]) -> None:
+        """Show the last words of the person and of the lead, from lines of the conversation."""
+        asked, said = _last_words(lines)
+        rest = self._paths.add_team_option(_WHOLE)
+        if asked or said:
+            self._line("The end of the last conversation:", dim=True)
+        if asked:
+            self._indented(f"> {layout.clip_beginning(asked, rest=rest)}", dim=True)
+        if said:
+            self._show_text(layout.clip_beginning(said, lines=_END_LINES, rest=rest))
+
+    def _show_text(self, text: str) -> None:
+        for row in Layout.of_output().markdown(text, _INDENT):
+            self._write(f"{row}\n")
+
     def wait_for(self, message_id: str) -> None:
         """Await the end of the turn that reads this message; it sets `ended`."""
         self._awaited = message_id
         self.arrived = False
         self.ended = None
+
+    @property
+    def awaits_delivery(self) -> bool:
+        """Whether the awaited message is not yet in the conversation."""
+        return self._awaited is not None and not self.arrived
 
     def look(self) -> None:
         """Show new records and mail."""
@@ -227,7 +248,10 @@ class Listener:
         self._write(self._reply_shown.rest(live.compose(reply.content)))
         self._end_line()
         for call in reply.calls:
-            self._line(f"· {describe_call(call)}", dim=True)
+            if (mail := _sent_mail(call)) is not None:
+                self._letter(LEAD, *mail)
+            else:
+                self._line(f"· {describe_call(call)}", dim=True)
 
     def _end(self, ended: records.TurnEnded) -> None:
         self._end_line()
@@ -240,23 +264,22 @@ class Listener:
         if (news := _news(message)) is not None:
             self._line(f"· {layout.clip_line(news)}", dim=True)
             return
-        rest = self._paths.add_team_option(_WHOLE) if to == LEAD else _WHOLE_OWN
-        about = layout.clip_beginning(message.summary or message.content, rest=rest)
-        about = about.replace("\n", "\n  ")
-        self._line(f"✉ {layout.clip_line(message.sender)} → {to}: {about}", fg="cyan")
+        self._letter(message.sender, to, message.summary or message.content)
         if to != LEAD and needs_answer(message.type):
             self._line(f"  {self._describe_request(message)}", fg="yellow")
+
+    def _letter(self, sender: str, to: str, text: str) -> None:
+        """Show mail: who writes to whom, and the beginning of the text."""
+        rest = _WHOLE_OWN if to == "you" else self._paths.add_team_option(_WHOLE)
+        about = layout.clip_beginning(text, rest=rest)
+        names = f"{layout.clip_line(sender)} → {layout.clip_line(to)}"
+        self._indented(f"✉ {names}: {about}", fg="cyan")
 
     def _describe_request(self, message: Message) -> str:
         """Return the commands that answer a request, or its outcome."""
         ended = describe_end(self._paths, message)
         request = layout.clip_line(str(message.extra.get("request_id", "ID")))
         return ended or explain_answer(request)
-
-    @property
-    def in_line(self) -> bool:
-        """Return whether the last output ended within a line."""
-        return self._reply_shown.open_line
 
     def _end_line(self) -> None:
         if self._reply_shown.open_line:
@@ -265,8 +288,38 @@ class Listener:
 
     def _line(self, text: str, **style: Any) -> None:
         self._end_line()  # a partial reply may precede it
-        for row in list(self._layout.wrap(text)) or [""]:
+        for row in list(Layout.of_output().wrap(text)) or [""]:
             self._write(terminal.style(row, **style) + "\n")
+
+    def _indented(self, text: str, **style: Any) -> None:
+        """Show a text whose lines are indented below the first one."""
+        self._end_line()
+        first, *others = list(Layout.of_output().wrap(text, len(_INDENT))) or [""]
+        for row in (first, *(f"{_INDENT}{row}" for row in others)):
+            self._write(terminal.style(row, **style) + "\n")
+
+
+def _last_words(lines: list[bytes]) -> tuple[str, str]:
+    """Return the last message of the person, and the last reply to it."""
+    asked, said = "", ""
+    for record in decode_lines(lines):
+        if isinstance(record, records.Replied):
+            said = record.text.strip() or said
+        for message in mail_in(record):
+            if message.sender == USER and message.type == "message":
+                asked, said = message.content, ""
+    return asked, said
+
+
+def _sent_mail(call: records.Block) -> tuple[str, str] | None:
+    """Return the receiver and the text of a call that sends mail; `None` for another call."""
+    given = call["input"] if isinstance(call["input"], dict) else {}
+    text, to = given.get("content"), given.get("to")
+    if call["name"] == "broadcast":
+        to = "all"
+    if call["name"] not in ("send_message", "broadcast"):
+        return None
+    return (to, text) if isinstance(text, str) and isinstance(to, str) else None
 
 
 def _news(message: Message) -> str | None:
@@ -276,73 +329,3 @@ def _news(message: Message) -> str | None:
     if message.type == "message" and "task_id" in message.extra:
         return layout.clip_first_line(message.content)
     return None
-
-
-class LiveReply:
-    """The text of the reply in progress, and the part that was shown.
-
-    Args:
-        path: the file of the partial reply.
-        thinking: whether thinking is shown.
-
-    Attributes:
-        open_line: whether the last output ended within a line.
-    """
-
-    def __init__(self, path: Path, *, thinking: bool = True) -> None:
-        self._path = path
-        self._thinking = thinking
-        self._attempt = b""
-        self._shown = ""
-        self._dim = False
-        self.open_line = False
-
-    def more(self) -> str:
-        """Return the new text since the last call."""
-        attempt, newline, said = (files.read(self._path) or b"").partition(b"\n")
-        if not newline:
-            return ""
-        again = ""
-        if attempt != self._attempt:
-            again = "\n" if self.open_line else ""  # the reply begins again
-            self._attempt, self._shown, self._dim = attempt, "", False
-        whole = self._plain(said.decode(errors="ignore"))  # the last character may be incomplete
-        return again + self._show(whole[len(self._shown) :])
-
-    def rest(self, whole: str) -> str:
-        """Return the part of a complete reply that was not shown yet.
-
-        Args:
-            whole: the reply, see `live.compose`.
-        """
-        whole = self._plain(whole)
-        if whole.startswith(self._shown):
-            left = whole[len(self._shown) :]
-        else:
-            left, self._dim = ("\n" if self.open_line else "") + whole, False
-        left = self._show(left)
-        self._shown, self._dim = "", False
-        return left
-
-    def _plain(self, text: str) -> str:
-        """Remove control characters, but keep the marks around thinking."""
-        parts = _MARKS.split(text)
-        return "".join(part if part in _MARK else output.plain(part) for part in parts)
-
-    def _show(self, text: str) -> str:
-        self._shown += text
-        return "".join(map(self._styled, _MARKS.split(text)))
-
-    def _styled(self, part: str) -> str:
-        """Style a part: thinking is dim and on lines of its own."""
-        if part in _MARK:
-            self._dim = part == live.BEGINS
-            if not self._thinking:
-                return ""
-            ends = "\n" if self.open_line else ""
-            self.open_line = self._dim
-            return ends + (terminal.style(_THINKING, dim=True) if self._dim else "")
-        if not part or (self._dim and not self._thinking):
-            return ""
-        self.open_line = not part.endswith("\n")
-        return terminal.style(part, dim=True) if self._dim else part

@@ -18,8 +18,8 @@ from teamd.errors import DeadlinePassed
 from teamd.files.paths import TeamPaths
 from teamd.files.watch import wait_for
 from teamd.messages import LEAD
-from teamd.overview.members import MemberView
-from teamd.overview.notices import Notice, NoticeKind
+from teamd.overview.members import WAITING, MemberView
+from teamd.overview.notices import Notice, NoticeKind, describe_request, describe_stopped
 from teamd.overview.overview import OverviewReader
 from teamd.team.member import Member
 from teamd.team.roster import Roster
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _MOST_ROWS: Final = 6
 _REDRAW_SECONDS: Final = 0.5
-_STOPPED: Final = (NoticeKind.WAITING, NoticeKind.FAILED, NoticeKind.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +117,20 @@ class WorkWatch:
         said = [one.text for one in ends if explain_end(LEAD, one) is None and one.text.strip()]
         names = {one.name for one in members}
         seen = OverviewReader(self._paths, costs=False).read()
+        views = [view for view in seen.members if view.name in names]
         own = explain_end(LEAD, ends[-1])
+        # Also a request to the lead: the lead has ended its turn without an answer.
         stopped = [
-            one for one in seen.notices
-            if one.kind in _STOPPED and one.about in names
-            and not (own and one.about == LEAD and one.kind is NoticeKind.PAUSED)
-        ]  # fmt: skip
-        trouble = explain_stop(stopped) or own
-        views = tuple(view for view in seen.members if view.name in names)
-        return WorkDone(said[-1] if said else "", views, trouble)
+            describe_request(view.request)
+            for view in views
+            if view.state == WAITING and view.request is not None
+        ]
+        stopped += [
+            notice
+            for notice in describe_stopped(self._paths, views)
+            if not (own and notice.about == LEAD and notice.kind is NoticeKind.PAUSED)
+        ]
+        return WorkDone(said[-1] if said else "", tuple(views), explain_stop(stopped) or own)
 
 
 def explain_stop(notices: Sequence[Notice]) -> str | None:
@@ -183,7 +187,7 @@ class _ProgressTable:
         from rich.text import Text  # noqa: PLC0415 -- the same
 
         views = [view for view in self._reader.read().members if view.name in names]
-        working = [view for view in views if view.state in _AT_WORK]
+        working = [view for view in views if view.state in AT_WORK]
         table = Table.grid(padding=(0, 1), expand=True)
         table.add_column(no_wrap=True, style="green")
         table.add_column(no_wrap=True, ratio=1, overflow="ellipsis")
@@ -202,7 +206,7 @@ class _ProgressTable:
         return table
 
 
-_AT_WORK: Final = ("working", "pausing")
+AT_WORK: Final = ("working", "pausing")
 _HELD: Final = ("waiting", "paused", "failed")
 
 

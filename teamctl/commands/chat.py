@@ -81,6 +81,7 @@ def _print_turn(lead: Lead, prompt: str, timeout: float, *, as_json: bool) -> No
         lead.interrupt()
         raise
     _print_words(said, {"text": said}, as_json=as_json)
+    lead.note_heard()
 
 
 def _print_words(said: str, document: Mapping[str, Any], *, as_json: bool) -> None:
@@ -107,10 +108,10 @@ def _print_work(lead: Lead, prompt: str, timeout: float, *, as_json: bool) -> No
             hint = "`teamctl wait --all` waits for them, `teamctl shutdown --all` ends them"
             output.warn(paths.add_team_option(f"still at work: {names}; {hint}"))
         raise
-    paths.note_seen()
     if not done.trouble or (done.text and not as_json):
         states = [{"name": view.name, "state": view.state} for view in done.members]
         _print_words(done.text, {"text": done.text, "members": states}, as_json=as_json)
+        lead.note_heard()
     if done.trouble:
         raise TeamError(done.trouble)
 

@@ -21,6 +21,9 @@ _INNER: Final = "    "
 _RESULT_ROWS: Final = 12
 _EXACT_SECONDS: Final = 60
 _MAIN: Final = ("command", "path", "to", "name", "task_id", "job_id")  # the main argument of a call
+_MAIL: Final = ("send_message", "broadcast")
+# The argument of a tool that is a text for a person or a teammate.
+_LETTERS: Final = {**dict.fromkeys(_MAIL, "content"), "spawn_teammate": "prompt", "task": "prompt"}
 _ASIDES: Final = {
     records.Opened: "— a new conversation —",
     records.ResultsCleared: "— its context was filling up: it sees old results of tools no more —",
@@ -104,7 +107,8 @@ class TranscriptView:
                 yield from self._line(record.time, _ASIDES[type(record)], dim=True)
             case records.Delivered():
                 for message in record.messages:
-                    arrow = f"{message.sender} → {name}{output.kind_of(message)}"
+                    about = f" — {message.summary}" if message.summary else ""
+                    arrow = f"✉ {message.sender} → {name}{output.kind_of(message)}{about}"
                     yield from self._line(record.time, arrow, fg="cyan", bold=True)
                     yield from self._said(message.content, by_person=message.sender == USER)
             case records.Replied():
@@ -167,10 +171,13 @@ class TranscriptView:
             change = str(given.pop("old_text")), str(given.pop("new_text"))
         elif tool == "write_file" and "content" in given:
             change = "", str(given.pop("content"))
+        letter = given.pop(_LETTERS[tool], None) if tool in _LETTERS else None
         indent = _INDENT
-        for line in self._layout.wrap(f"{tool}: {_arguments(given)}", len(_INNER)):
+        for line in self._layout.wrap(_head(tool, given, letter), len(_INNER)):
             yield indent + terminal.style(line, fg="blue")
             indent = _INNER
+        if letter is not None:
+            yield from self._layout.markdown(str(letter), _INNER)
         if change is not None:
             yield from self._clipped(self._layout.diff(*change, _INNER))
 
@@ -198,6 +205,14 @@ class TranscriptView:
             room = max(0, room - len(rows))
         if more and not self._full:
             yield f"{_INNER}… {more} more lines; --full shows them"
+
+
+def _head(tool: str, given: dict[str, Any], letter: object) -> str:
+    """Return the first line of a call; mail has its receiver and its subject there."""
+    if letter is None or tool not in _MAIL:
+        return f"{tool}: {_arguments(given)}"
+    to, summary = given.get("to", "all"), given.get("summary")
+    return f"✉ to {to}" + (f" — {summary}" if summary else "")
 
 
 def _arguments(given: dict[str, Any]) -> str:

@@ -172,8 +172,10 @@ def _entry(line: bytes) -> Text:
 
 
 def _shown(message: Message, state: str) -> Iterator[Text]:
-    head = f"{output.clock(message.timestamp)} {output.plain(message.sender)} [{message.type}]"
-    yield Text.assemble((output.plain(head), "bold cyan"), f" {state}")
+    about = f" — {message.summary}" if message.summary else ""
+    kind = output.kind_of(message)
+    head = f"{output.clock(message.timestamp)} ✉ {message.sender} → {message.to}{kind}{about}"
+    yield Text.assemble((" ".join(output.plain(head).split()), "bold cyan"), f" {state}")
     for line in output.plain(message.content).splitlines():
         yield Text(f"  {line}")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.harness import Project
-from tests.e2e.terminal import ALT_ENTER, CTRL_C, CTRL_D, Terminal
+from tests.e2e.terminal import ALT_ENTER, CTRL_C, CTRL_D, Terminal, opened
 from tests.strict.asked import Asked
 from tests.strict.faults import Stall
 from tests.strict.replies import Answer, say, use
@@ -116,16 +116,33 @@ def test_commands_are_completed_and_answer_a_request(led: Project, terminal: Ter
 
 
 @pytest.mark.slow
-def test_the_running_tool_is_shown_with_its_seconds_and_the_turn_with_its_cost(
-    led: Project, terminal: Terminal
-) -> None:
-    command = "while [ ! -e go ]; do sleep 0.1; done"
-    led.stage.play("lead", use(("bash", {"command": command})), say("I am done."))
-    terminal.type(b"Go on\r")
-    terminal.sees(f"· bash command: {command}, 1s (in all ")
-    (led.folder / "go").touch()
-    terminal.sees("I am done.")
-    terminal.asks_after("I am done.")
-    assert re.search(r"· \d+s, >?\$0\.\d+\s", terminal.shown.rpartition("done.")[2])
-    terminal.type(b"/quit\r")
-    assert terminal.process.wait(20) == 0
+def test_below_the_typed_line_is_the_work_and_the_line_is_kept_and_sent(led: Project) -> None:
+    """In the middle of a turn, in a narrow window too."""
+    command = "until [ -e go ]; do sleep 0.1; done"
+    led.stage.play("lead", use(("bash", {"command": command})), say("**Done.**"), say("Yes?"))
+    with opened(led, "teamctl chat", (40, 16)) as window:
+        window.sees("\n>")
+        window.type("Go on")
+        window.press("Enter")
+        window.sees("lead bash until [ -e go ]; do sleep")
+        window.type("and tell bob")
+        window.sees("> and tell bob")
+        window.press("Enter")
+        window.sees("· lead reads this after its step")
+        window.type("half a thought")
+        (led.folder / "go").touch()
+        wait_until(lambda: "\nDone." in window.shown or "Yes?" in window.shown, what="a reply")
+        window.sees("> half a thought")
+        window.sees("idle: lead")
+        cost = re.compile(r"· \d+s, >?\$0\.\d+\s")
+        wait_until(lambda: cost.search(window.shown), what="the cost of the turn")
+        window.resize(80, 24)
+        window.press("C-c")
+        window.misses("half a thought")
+        window.sees("Ctrl-D or /quit leaves")
+        window.press("C-d")
+    texts = [asked.asked.heard for asked in led.asked("lead")]
+    assert "and tell bob" in texts[-1]
+    again = Terminal(led)
+    again.sees("The end of the last conversation:")
+    again.close()

@@ -75,10 +75,45 @@ def test_texts_between_two_chats_are_shown_once(conversation: Conversation) -> N
         "  five",
     ]
     conversation.listening().catch_up()
-    assert conversation.shown == []
+    end = ["The end of the last conversation:", "  five"]
+    assert conversation.shown == end
     conversation.says("six")
     conversation.listening().catch_up()
-    assert conversation.shown == ["What lead said since the last chat:", "  six"]
+    assert conversation.shown == [*end, "What lead said since the last chat:", "  six"]
+    conversation.listening().catch_up(fresh=True)
+    assert conversation.shown == []
+
+
+def test_a_chat_begins_with_the_end_of_the_last_one(conversation: Conversation) -> None:
+    """Mail of teammates is left out, and so is an earlier conversation."""
+    conversation.says("Of an earlier conversation.")
+    conversation.add("opened", system="")
+    conversation.listening().catch_up()
+    asked = Message(sender=USER, to=LEAD, content="Is it done?\nSay yes or no.")
+    conversation.listening().catch_up()
+    assert conversation.shown == []
+    conversation.add("mail", messages=[asked.to_json()])
+    conversation.says("I ask alice.", "Yes.")
+    told = Message(sender="alice", to=LEAD, content="It is.")
+    conversation.add("mail", messages=[told.to_json()])
+    conversation.listening().catch_up()
+    conversation.listening().catch_up()
+    assert conversation.shown == [
+        "The end of the last conversation:", "> Is it done?", "  Say yes or no.", "  Yes.",
+    ]  # fmt: skip
+
+
+def test_mail_of_the_lead_reads_as_mail(conversation: Conversation) -> None:
+    listening = conversation.listening()
+    given = {"to": "bob", "content": "Test it.\nAll of it."}
+    call = {"type": "tool_use", "id": "1", "name": "send_message", "input": given}
+    other = {**call, "id": "2", "name": "broadcast", "input": {"content": "Stop."}}
+    odd = {**call, "id": "3", "input": {"to": 5}}
+    conversation.add("reply", content=[call, other, odd])
+    listening.look()
+    assert conversation.shown == [
+        "✉ lead → bob: Test it.", "  All of it.", "✉ lead → all: Stop.", "· send_message to: 5",
+    ]  # fmt: skip
 
 
 def test_texts_shown_in_one_chat_are_not_shown_in_the_next(conversation: Conversation) -> None:
@@ -89,7 +124,7 @@ def test_texts_shown_in_one_chat_are_not_shown_in_the_next(conversation: Convers
     assert conversation.shown == ["heard"]
     conversation.says("missed")
     conversation.listening().catch_up()
-    assert conversation.shown == ["What lead said since the last chat:", "  missed"]
+    assert conversation.shown[2:] == ["What lead said since the last chat:", "  missed"]
 
 
 def test_a_pipe_neither_shows_earlier_texts_nor_marks_them_as_shown(

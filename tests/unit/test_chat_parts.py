@@ -15,10 +15,12 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from teamctl.chat import console, lead
-from teamctl.chat.console import _SlashCompleter, _SlashSuggestion, talk
+from teamctl.chat import lead, slash
+from teamctl.chat.console import talk
+from teamctl.chat.footer import Footer
 from teamctl.chat.lead import Lead
-from teamctl.chat.listener import LiveReply
+from teamctl.chat.reply import LiveReply, RenderedReply, complete_blocks
+from teamctl.chat.slash import SlashCompleter, SlashSuggestion, argv_of_mail
 from teamctl.commands.help import read_topic
 from teamctl.mail.receipts import wait_for_last_words
 from teamctl.main import cli
@@ -36,9 +38,12 @@ from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
 from teamd.merges.queue import Entries, Entry, MergeState
 from teamd.messages import LEAD, TEAMD
+from teamd.process_id import Identity
+from teamd.team.activity import Activity, Doing, write_activity
 from teamd.team.member import Member
 from teamd.team.roster import Roster
 from teamd.team.states import Status
+from teamd.transcript import live
 from tests.unit.life import enrol
 
 
@@ -68,11 +73,16 @@ def asking(paths: TeamPaths, post: MailRouter) -> TeamPaths:
         ("/reject", ["reject"]),
         ("/transcript", ["transcript", "lead"]),
         ("/transcript alice", ["transcript", "alice"]),
+        ("/send alice -x is wrong", ["send", "--", "alice", "-x is wrong"]),
+        ("/interrupt", ["interrupt", "--", "lead"]),
+        ("/interrupt alice Stop it.", ["interrupt", "--", "alice", "Stop it."]),
+        ("/diff alice", ["diff", "alice"]),
+        ("/queue", ["queue"]),
     ],
 )
 def test_a_command_is_translated_into_a_call(line: str, argv: list[str]) -> None:
     word, _, rest = line.partition(" ")
-    make = console.COMMANDS[word].argv
+    make = slash.COMMANDS[word].argv
     assert make is not None
     assert make(rest) == argv
     command = cli.get_command(click.Context(cli), argv[0])
@@ -90,6 +100,12 @@ def test_a_command_is_translated_into_a_call(line: str, argv: list[str]) -> None
         ("/transcript A", ["alice"]),
         ("/approve 0", ["0a1b"]),
         ("/team x", []),
+        ("/send b", ["bob"]),
+        ("/di", ["/diff"]),
+        ("@", ["@alice", "@bob"]),
+        ("@B", ["@bob"]),
+        ("@bob a", []),
+        ("hello @b", []),
         ("/nonsense x", []),
         ("hello /t", []),
         ("", []),
@@ -97,7 +113,11 @@ def test_a_command_is_translated_into_a_call(line: str, argv: list[str]) -> None
     ],
 )
 def test_a_line_is_completed(asking: TeamPaths, typed: str, found: list[str]) -> None:
-    assert console.complete(asking, typed) == found
+    assert slash.complete(asking, typed) == found
+
+
+def test_a_line_to_a_name_is_mail() -> None:
+    assert argv_of_mail("@bob Have a look.") == ["send", "--", "bob", "Have a look."]
 
 
 @pytest.mark.parametrize(
@@ -105,12 +125,12 @@ def test_a_line_is_completed(asking: TeamPaths, typed: str, found: list[str]) ->
     [("/requst", "/requests"), ("/tea", "/team"), ("/aprove", "/approve"), ("/zzz", None)],
 )
 def test_a_misspelt_command_gets_a_suggestion(word: str, meant: str | None) -> None:
-    assert console.find_near(word) == meant
+    assert slash.find_near(word) == meant
 
 
 def test_the_topic_explains_every_command() -> None:
     topic = read_topic("chat")
-    assert [one.usage for one in console.COMMANDS.values() if f"`{one.usage}`" not in topic] == []
+    assert [one.usage for one in slash.COMMANDS.values() if f"`{one.usage}`" not in topic] == []
 
 
 Talk = Callable[[str], list[list[str]]]
@@ -222,15 +242,15 @@ def test_a_chat_does_not_wait_for_the_last_words_of_a_stopped_teammate(paths: Te
 def test_the_rest_of_a_command_is_suggested_from_its_first_letter(
     paths: TeamPaths, typed: str, rest: str | None
 ) -> None:
-    found = _SlashSuggestion(paths).get_suggestion(Buffer(), Document(typed))
+    found = SlashSuggestion(paths).get_suggestion(Buffer(), Document(typed))
     assert (None if found is None else found.text) == rest
 
 
 def test_completion_in_a_damaged_team_suggests_nothing(paths: TeamPaths) -> None:
     paths.config.write_text("[]")
     typed = Document("/transcript a")
-    assert list(_SlashCompleter(paths).get_completions(typed, CompleteEvent())) == []
-    assert _SlashSuggestion(paths).get_suggestion(Buffer(), typed) is None
+    assert list(SlashCompleter(paths).get_completions(typed, CompleteEvent())) == []
+    assert SlashSuggestion(paths).get_suggestion(Buffer(), typed) is None
 
 
 def test_a_reply_that_differs_from_its_partial_text_is_shown_whole_on_a_new_line(
@@ -272,3 +292,63 @@ def test_a_program_gets_the_reply_without_the_thinking(tmp_path: Path) -> None:
     file.write_text("a\n\x0eI look.\x0fAll")
     assert reply.more() == "All"
     assert reply.rest("\x0eI look.\x0fAll is well.") == " is well."
+
+
+@pytest.mark.parametrize(
+    ("text", "blocks"),
+    [
+        ("One.\n\nTwo", ["One."]),
+        ("One.\n\nTwo\n\n", ["One.", "Two"]),
+        ("```sh\na\n\nb\n```\n\n", ["```sh\na\n\nb\n```"]),
+        ("```sh\na\n\nb\n\n", []),
+        ("", []),
+    ],
+)
+def test_a_block_of_a_reply_is_complete_after_a_blank_line(text: str, blocks: list[str]) -> None:
+    """A blank line in a block of code does not end it."""
+    assert [block for block, _ in complete_blocks(text)] == blocks
+
+
+def test_thinking_is_a_block_of_its_own() -> None:
+    said = f"{live.BEGINS}Hm.{live.ENDS}Yes."
+    assert list(complete_blocks(said)) == [("Hm.", True)]
+    assert list(complete_blocks(said, ended=True)) == [("Hm.", True), ("Yes.", False)]
+
+
+def test_a_rendered_reply_is_shown_block_by_block_and_each_block_once(tmp_path: Path) -> None:
+    file = tmp_path / "lead.partial"
+    reply = RenderedReply(file)
+    assert reply.more() == ""
+    file.write_text("attempt 1\nOne.\n\nTw")
+    assert (click.unstyle(reply.more()), reply.more()) == ("One.\n", "")
+    assert click.unstyle(reply.rest("One.\n\nTwo.")) == "\nTwo.\n"
+    file.write_text("attempt 2\nOther\x1b[31m.\n\n")
+    assert click.unstyle(reply.more()) == "Other\\x1b[31m.\n"
+
+
+def test_a_reply_that_begins_again_is_shown_again(tmp_path: Path) -> None:
+    file = tmp_path / "lead.partial"
+    reply = RenderedReply(file)
+    file.write_text("attempt 1\nOne.\n\n")
+    assert click.unstyle(reply.more()) == "One.\n"
+    file.write_text("attempt 2\nAnother.\n\n")
+    assert click.unstyle(reply.more()) == "Another.\n"
+    assert click.unstyle(reply.rest("Masked.")) == "Masked.\n"
+
+
+def test_the_footer_shows_who_works_on_what_and_what_waits(
+    asking: TeamPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    me = Identity.own()
+    busy = {"role": "c", "status": Status.WORKING, "pid": me.pid, "started": me.started}
+    Roster(asking).update(lambda team: team.with_new("cay", **busy))
+    step = Doing(kind="tool", what="bash pytest\x1b[2J " + "x" * 80)
+    write_activity(asking.activity("cay"), Activity(process=me, since=time.time(), doing=step))
+    footer = Footer(asking)
+    footer.look()
+    first, last = footer.text.split("\n")
+    assert first.startswith("cay bash pytest\\x1b[2J xxxx")
+    assert first.endswith("… 0s")
+    assert last == "1 request waits: /requests · 1 mail: /inbox · 0s · waiting…"
+    assert {len(first), len(last)} == {59}

@@ -173,11 +173,15 @@ def test_the_work_ends_with_the_last_words_of_the_lead(served: TeamPaths) -> Non
     assert [view.name for view in done.members] == ["lead", "ann"], "bob failed before"
 
 
-def test_a_request_to_the_person_is_named_with_the_commands(served: TeamPaths) -> None:
+@pytest.mark.parametrize("to", [USER, LEAD])
+def test_an_open_request_is_named_with_the_commands(served: TeamPaths, to: str) -> None:
+    """The lead has ended its turn without an answer, but the person may answer in its place."""
     enrol(served, lead=Status.IDLE, ann=Status.IDLE)
     approvals = Approvals(served, MailRouter(served, durable=False, max_bytes=10_000))
-    facts = {"asker": "ann", "to": USER, "content": "Dig.", "asked": 9e9}
+    facts = {"asker": "ann", "to": to, "content": "Dig.", "asked": 9e9}
     asked = approvals.ask(Approval(type=Kind.PLAN, **facts))  # type: ignore[arg-type]
+    box = Mailbox(served, LEAD)
+    box.done(box.take())
     done = work(served, TurnEnded(outcome="end_turn", text="At it."))
     assert done.trouble == (
         f"ann asks to approve a plan: Dig.; `teamctl approve {asked.id}` or "

@@ -103,7 +103,7 @@ def test_waiting_mail_is_shown_and_not_taken(paths: TeamPaths) -> None:
         file.write(b"torn {")
     before = paths.inbox("alice").read_bytes()
     head, body = texts(mail_tab(paths, "alice"))
-    assert "lead [message] waits" in head
+    assert "✉ lead → alice waits" in head
     assert body == "  do it"
     assert paths.inbox("alice").read_bytes() == before
 

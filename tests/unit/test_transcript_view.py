@@ -149,7 +149,25 @@ def test_an_answer_to_a_request_says_approved() -> None:
     kind = "plan_approval_response"
     mail = Message(sender="lead", to="ann", content="Go.", type=kind, extra=extra)
     lines = shown(Delivered(messages=(mail,), time=NOW))
-    assert lines == [f"12:00:00 lead → ann [{kind}] approved 1a2b", "  Go."]
+    assert lines == [f"12:00:00 ✉ lead → ann [{kind}] approved 1a2b", "  Go."]
+
+
+def test_mail_that_a_teammate_sends_reads_as_mail() -> None:
+    letter = call("1", "send_message", to="bob", content="Two\nlines.", summary="It works")
+    task = call("2", "spawn_teammate", name="cay", role="coder", prompt="Do\nit.")
+    odd = call("3", "broadcast", content=5)
+    lines = shown(asked(letter, task, odd), *(answered(one, 1) for one in "123"))
+    assert [line for line in lines if "→" not in line and line != "    ok"] == [
+        "12:00:00 ann",
+        "  ✉ to bob — It works",
+        "    Two",
+        "    lines.",
+        '  spawn_teammate: cay role="coder"',
+        "    Do",
+        "    it.",
+        "  ✉ to all",
+        "    5",
+    ]
 
 
 def test_each_new_day_is_named_once() -> None:
