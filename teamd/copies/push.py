@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final, Self
 
 from teamd.copies import copy_status, record
@@ -23,6 +24,7 @@ from teamd.files import locks
 from teamd.files.paths import TeamPaths
 from teamd.model_server.connection import without_login
 from teamd.programs import Captured, capture, run_to_end
+from teamd.sandbox.probe import trusted_path
 from teamd.settings import Settings
 from teamd.settings.kinds import BRANCH
 
@@ -219,6 +221,7 @@ def describe(source: Source, commit: str, remote: str, branch: str) -> Push:
             "from which this work began first"
         )
     url = _find_url(source, remote, "--push")
+    _check_place(source, remote, url)
     nearest = (known.get(f"{prefix}{branch}"), known.get(f"{prefix}HEAD"), *known.values())
     base = _find_base(source, commit, filter(None, nearest))
     return Push(
@@ -304,6 +307,7 @@ async def _beside(source: Source, push: Push, steps: Steps) -> str:
         while True:
             argv, env = source.command_line(*words)
             env |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}
+            env["PATH"] = os.pathsep.join(trusted_path(source.untrusted))  # git starts ssh
             words = steps.send(await capture(argv, timeout_seconds=_SECONDS, env=env, bound=True))
     except StopIteration as end:
         return str(end.value)
@@ -360,6 +364,25 @@ def _find_url(source: Source, remote: str, *options: str) -> str:
     if more and options:
         raise PushFailed(f"{remote} has several push addresses; push with git in {source.folder}")
     return first
+
+
+def _check_place(source: Source, remote: str, url: str) -> None:
+    """Check that a remote on this machine is not in a folder where agents write.
+
+    Its hooks run with the person's rights.
+
+    Raises:
+        TeamError: it is.
+    """
+    path = url.removeprefix("file://")
+    if ":" in path.partition("/")[0]:  # a server, as in `git@example.org:x.git` or `https://`
+        return
+    place = Path(os.path.realpath(source.folder / path))
+    if any(place.is_relative_to(wall) for wall in source.untrusted):
+        raise TeamError(
+            f"{remote} is the folder {place}, where agents can write, and its hooks would run with "
+            "your rights; move it out of there"
+        )
 
 
 def _check(source: Source, push: Push, heads: Mapping[str, str]) -> None:

@@ -145,12 +145,14 @@ class Source:
     Attributes:
         folder: its working tree.
         git: the program.
+        untrusted: folders in which agents write, of which the working tree may be one.
         true_objects: whether git ignores grafts and replacements, see git-replace(1). An agent in
             the shared folder can write them, and a push would send other objects than were shown.
     """
 
     folder: Path
     git: str
+    untrusted: tuple[Path, ...] = ()
     true_objects: bool = False
 
     @classmethod
@@ -164,10 +166,12 @@ class Source:
         Raises:
             TeamError: git is not installed.
         """
-        git = find_program("git", [folder, *untrusted])
+        walls = (folder, *untrusted)
+        git = find_program("git", walls)
         if git is None:
             raise TeamError("git is not installed, and working copies need it; install git")
-        return cls(Path(os.path.realpath(folder)), git)
+        real = tuple(Path(os.path.realpath(wall)) for wall in walls)
+        return cls(real[0], git, real)
 
     def command_line(
         self, *words: str, quiet: bool = True, lean: bool = False

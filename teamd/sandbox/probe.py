@@ -94,14 +94,21 @@ def describe(tools: ToolSettings, probe: Probe) -> str:
     return f"{SANDBOXED}, {'hosts: ' + ', '.join(tools.hosts) if tools.hosts else 'no network'}"
 
 
+def trusted_path(untrusted: Iterable[Path] = ()) -> list[str]:
+    """Return the folders of the PATH, except those to which agents may write."""
+    walls = [Path(os.path.realpath(folder)) for folder in untrusted]
+    return [
+        folder
+        for folder in os.get_exec_path()
+        if Path(folder).is_absolute()
+        and not any(Path(os.path.realpath(folder)).is_relative_to(wall) for wall in walls)
+    ]
+
+
 def find_program(name: str, untrusted: Iterable[Path] = ()) -> str | None:
     """Find a program on the PATH, except in folders to which agents may write."""
-    walls = [Path(os.path.realpath(folder)) for folder in untrusted]
-    for folder in map(Path, os.get_exec_path()):
-        place = Path(os.path.realpath(folder))
-        if not folder.is_absolute() or any(place.is_relative_to(wall) for wall in walls):
-            continue
-        found = str(folder / name)
+    for folder in trusted_path(untrusted):
+        found = os.path.join(folder, name)  # noqa: PTH118 -- a string
         if os.path.isfile(found) and os.access(found, os.X_OK):  # noqa: PTH113 -- never raises
             return found
     return None

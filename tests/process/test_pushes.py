@@ -6,6 +6,7 @@ Plain git in the copy runs the plants of an agent, which proves that they work.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import subprocess
 import threading
@@ -248,3 +249,32 @@ def test_a_server_that_wants_a_password_is_one_sentence_and_nobody_is_asked(scen
             scene.push(ready)
         server.shutdown()
     assert str(refused.value).startswith("git could not log in to origin: fatal: could not read U")
+
+
+def test_a_remote_in_a_folder_of_agents_is_refused(scene: Scene) -> None:
+    """They could write its hooks, which run with the person's rights."""
+    inside = scene.source / "inside.git"
+    git(scene.source, "init", "-q", "--bare", str(inside))
+    for url in ("inside.git", str(inside), f"file://{inside}", str(scene.copy)):
+        git(scene.source, "remote", "set-url", "origin", url)
+        with pytest.raises(TeamError, match="where agents can write, and its hooks would run"):
+            scene.prepare()
+
+
+def test_no_program_of_agents_runs_in_place_of_ssh(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For example, teamd was started with a virtual environment of the project on its PATH."""
+    planted = scene.source / "venv/bin"
+    planted.mkdir(parents=True)
+    (planted / "ssh").write_text(f"#!/bin/sh\ntouch {scene.mark}\n")
+    (planted / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{planted}:{os.environ['PATH']}")
+    git(scene.source, "remote", "set-url", "origin", "ssh://127.0.0.1:1/x.git")
+    ready = scene.prepare()
+    with pytest.raises(PushFailed, match="git could not push to origin"):
+        scene.push(ready)
+    assert not scene.mark.exists()
+    with pytest.raises(PushFailed):
+        push.run(Source.of(scene.source), ready)
+    assert scene.mark.exists(), "as for every git of the person's"
