@@ -22,7 +22,7 @@ from teamd.errors import ExitCode, NoTeam, SettingsError, TeamError
 from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
 from teamd.overview.members import count_rejected
-from teamd.overview.notices import describe_rejected
+from teamd.overview.notices import describe_rejected, describe_version
 from teamd.sandbox import WITHOUT
 from teamd.sandbox.build import check_workspace, judge_workspace
 from teamd.sandbox.git_repository import explain_git
@@ -141,6 +141,10 @@ def _files(paths: TeamPaths) -> Iterator[Finding]:
         yield Finding(Level.NOTE, "no teamd runs", "`teamd start` starts it")
     else:
         yield Finding(Level.OK, f"teamd runs (pid {there.pid})")
+        version = pidfile.find_other_version(paths)
+        if version is not None:
+            notice = describe_version(paths, version)
+            yield Finding(Level.NOTE, notice.text, f"`{notice.command}` {notice.effect}")
     for damage in recovery.find_damage(paths):
         yield Finding(Level.FAIL, str(damage), f"`teamd restart` sets it aside: {damage.repaired}")
     for sentence in read_all(paths).damaged.values():

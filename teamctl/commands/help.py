@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import Final
@@ -13,6 +12,7 @@ import click
 
 from teamctl.render import output
 from teamctl.render.layout import WIDEST, render_markdown
+from teamd import __version__
 from teamd.errors import TeamError, translate_os_errors
 
 TOPICS: Final = Path(__file__).parents[1] / "topics"  # one Markdown file each
@@ -61,7 +61,7 @@ def _write_pages(folder: Path, *, as_json: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         programs = {"teamctl": _group(click.get_current_context()), "teamd": teamd}
         for program, group in programs.items():
-            for name, text in pages(group, program, version("teamd")):
+            for name, text in pages(group, program, __version__):
                 (folder / name).write_text(text, encoding="utf-8")
                 written.append(str(folder / name))
     told = f"wrote {len(written)} pages; `man -l {folder / 'teamctl.1'}` shows the first"

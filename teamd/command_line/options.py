@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from teamd import __version__
 from teamd.command_line.run import TeamOptions
 
 R = TypeVar("R")
@@ -21,7 +22,7 @@ _TEXTS: Final = frozenset({"prompt", "subject", "text"})
 _EXAMPLES: Final = "\b\nExamples:"  # \b: click keeps the line breaks of this paragraph
 
 version_option = click.version_option(
-    package_name="teamd", message="%(prog)s %(version)s", help="Print the version."
+    __version__, message="%(prog)s %(version)s", help="Print the version."
 )
 
 

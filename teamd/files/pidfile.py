@@ -6,8 +6,9 @@ import json
 import os
 import time
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
+from teamd import __version__
 from teamd.errors import NoTeamd, StoreError, TeamError, translate_os_errors
 from teamd.files import files, locks
 from teamd.files.paths import TeamPaths
@@ -74,6 +75,16 @@ def supervisor(paths: TeamPaths) -> Identity | None:
     return named if locks.is_held_by(named.pid, paths.supervisor) else None
 
 
+def find_other_version(paths: TeamPaths) -> str | None:
+    """Return the version of the running teamd if it is not this program's, otherwise `None`.
+
+    It is empty for a teamd from before versions were recorded.
+    """
+    found = _read(paths)
+    version = str(found.get("version", ""))
+    return None if version == __version__ or supervisor(paths) is None else version
+
+
 def is_teamd_down(paths: TeamPaths) -> bool:
     """Return whether certainly no process serves this team; `False` if that cannot be read."""
     try:
@@ -96,7 +107,8 @@ def check(paths: TeamPaths) -> Identity:
 
 def _signature() -> bytes:
     me = Identity.own()
-    return json.dumps({"pid": me.pid, "started": me.started}).encode() + b"\n"
+    facts = {"pid": me.pid, "started": me.started, "version": __version__}
+    return json.dumps(facts).encode() + b"\n"
 
 
 def _sign(fd: int) -> None:
@@ -106,7 +118,14 @@ def _sign(fd: int) -> None:
 
 def _named(paths: TeamPaths) -> Identity | None:
     """Return the process that the file names; `None` for a partly written or foreign file."""
-    with suppress(ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        found = json.loads(files.read(paths.supervisor) or b"")
+    found = _read(paths)
+    with suppress(ValueError, KeyError, TypeError, OverflowError):
         return Identity(pid=int(found["pid"]), started=float(found["started"]))
     return None
+
+
+def _read(paths: TeamPaths) -> dict[str, Any]:
+    with suppress(ValueError, RecursionError):
+        found = json.loads(files.read(paths.supervisor) or b"")
+        return found if isinstance(found, dict) else {}
+    return {}

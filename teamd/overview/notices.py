@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from teamd import __version__
 from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.mail.lines import explain_rejected
@@ -34,6 +35,7 @@ class NoticeKind(StrEnum):
     PAUSED = "paused"
     OUTAGE = "outage"  # the server of the model has failed for a minute; the tries go on
     TEAMD = "teamd"  # no teamd runs
+    VERSION = "version"  # the running teamd is of another version than this command
     REJECTED = "rejected"  # lines of an inbox are not messages
     MAIL = "mail"
     FINISHED = "finished"  # the work is done, and the person has not looked since
@@ -127,6 +129,14 @@ def describe_no_teamd(paths: TeamPaths) -> Notice:
     return Notice(
         NoticeKind.TEAMD, f"no teamd runs for {paths.root}", (command,), effect="starts it"
     )
+
+
+def describe_version(paths: TeamPaths, version: str) -> Notice:
+    """Return the notice that the running teamd is of another version; empty if it is older."""
+    runs = f"teamd {version} runs" if version else "an older teamd runs"
+    command = paths.team_command("teamd restart")
+    text = f"{runs} for {paths.root}, and {__version__} is installed"
+    return Notice(NoticeKind.VERSION, text, (command,), effect="replaces it")
 
 
 def describe_mail(paths: TeamPaths, unread: int) -> Notice:

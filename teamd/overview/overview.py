@@ -36,6 +36,8 @@ class Overview:
 
     Attributes:
         supervisor: the pid of its teamd; `None` if teamd does not run.
+        other_version: the version of its teamd if it is not this program's, empty if that teamd
+            did not record it; otherwise `None`.
         requests: the open requests, the oldest first.
         unread: the number of messages for the person, without requests that are answered; `None`
             if they cannot be counted.
@@ -52,6 +54,7 @@ class Overview:
     members: tuple[MemberView, ...]
     requests: tuple[OpenRequest, ...]
     unread: int | None
+    other_version: str | None = None
     rejected: tuple[tuple[str, int], ...] = ()
     untrusted: tuple[str, ...] = ()
     untrusted_sentence: str = ""
@@ -67,6 +70,8 @@ class Overview:
         found += notices.describe_outages(paths, self.members)
         if self.supervisor is None:
             found.append(notices.describe_no_teamd(paths))
+        if self.other_version is not None:
+            found.append(notices.describe_version(paths, self.other_version))
         found += [notices.describe_rejected(paths, name, count) for name, count in self.rejected]
         if self.unread:
             found.append(notices.describe_mail(paths, self.unread))
@@ -142,6 +147,7 @@ class OverviewReader:
             paths=paths,
             team=team,
             supervisor=None if there is None else there.pid,
+            other_version=None if there is None else pidfile.find_other_version(paths),
             members=members,
             requests=tuple(requests),
             unread=self._count_unread(team),

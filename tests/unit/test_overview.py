@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from teamctl.commands.doctor import _files
+from teamd import __version__
 from teamd.approvals.approval import Approval, Kind, describe_call
 from teamd.approvals.store import Approvals
 from teamd.clocks import time_of_day
+from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, Message
@@ -211,6 +216,23 @@ def test_unread_mail_of_the_person_is_a_notice(paths: TeamPaths) -> None:
 def test_a_missing_teamd_is_a_notice(paths: TeamPaths) -> None:
     (notice,) = look(paths).notices
     assert notice.lines == [f"no teamd runs for {paths.root}; `teamd start` starts it"]
+
+
+@pytest.mark.parametrize(("recorded", "runs"), [("0.0", "teamd 0.0"), (None, "an older teamd")])
+def test_a_teamd_of_another_version_is_a_notice(
+    paths: TeamPaths, recorded: str | None, runs: str
+) -> None:
+    claim = pidfile.claim(paths)
+    try:
+        facts = {"pid": _ME.pid, "started": _ME.started, "version": recorded}
+        paths.supervisor.write_text(json.dumps({k: v for k, v in facts.items() if v}))
+        (notice,) = look(paths).notices
+        (finding,) = [one for one in _files(paths) if "is installed" in one.what]
+    finally:
+        os.close(claim)
+    text = f"{runs} runs for {paths.root}, and {__version__} is installed"
+    assert notice.lines == [f"{text}; `teamd restart` replaces it"]
+    assert (finding.what, finding.remedy) == (text, "`teamd restart` replaces it")
 
 
 def test_a_retry_shows_its_number_cause_and_time() -> None:

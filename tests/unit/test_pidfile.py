@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from teamd import __version__
 from teamd.errors import NoTeamd
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
@@ -141,3 +142,19 @@ def test_a_supervisor_repairs_its_overwritten_pid_file(paths: TeamPaths) -> None
         assert not pidfile.stands(claim, paths)
     finally:
         os.close(claim)
+
+
+def test_a_supervisor_of_another_version_is_recognized(
+    paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pidfile.find_other_version(paths) is None
+    claim = pidfile.claim(paths)
+    try:
+        assert pidfile.find_other_version(paths) is None
+        monkeypatch.setattr(pidfile, "__version__", "9.0")
+        assert pidfile.find_other_version(paths) == __version__
+        paths.supervisor.write_text(json.dumps({"pid": ME.pid, "started": ME.started}))
+        assert pidfile.find_other_version(paths) == ""
+    finally:
+        os.close(claim)
+    assert pidfile.find_other_version(paths) is None
