@@ -10,6 +10,7 @@ import click
 
 from teamctl.render.roster_table import show
 from teamctl.top import drawing
+from teamd.command_line.installation import install_command
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
 from teamd.overview.overview import OverviewReader
@@ -27,14 +28,14 @@ def command(choice: TeamOptions, *, readonly: bool, mouse: bool) -> None:
     Answer requests with `a` and `r`, look at a teammate with Enter; `?` shows all keys. Without a
     terminal, it prints the output of `teamctl team`.
 
-    It needs textual: `pip install 'teamd[top]'`.
+    It needs textual, from the extra teamd[top].
     """
     if not _has_screen():
         paths = choice.existing()
         show(OverviewReader(paths).read(choice.waiting(paths)))
         return
     if find_spec("textual") is None:
-        raise click.UsageError("top needs textual; `pip install 'teamd[top]'` installs it")
+        raise click.UsageError(f"top needs textual; `{install_command('top')}` installs it")
     _run(choice, readonly=readonly, mouse=mouse)
 
 

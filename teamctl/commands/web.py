@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from teamd.command_line.installation import install_command
 from teamd.command_line.options import IntRange, team_options
 from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
@@ -49,7 +50,7 @@ def command(
             raise
         raise TeamError(
             "`teamctl web` needs packages that are not installed; "
-            "`pip install 'teamd[web]'` installs them"
+            f"`{install_command('web')}` installs them"
         ) from error
     place = None if file is None else Path(file).absolute()
     serve(choice, file=place, port=port, forwarded=forwarded, readonly=readonly)

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from teamctl.doctor import Finding, Level
+from teamd.command_line.installation import install_command
 from teamd.errors import StoreError
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
@@ -23,7 +24,7 @@ def check_hosts(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]
         return
     if find_spec("nats") is None:
         what = "[hosts] is set, and the package that mail to other hosts needs is not there"
-        yield Finding(Level.FAIL, what, "pip install 'teamd[hosts]'")
+        yield Finding(Level.FAIL, what, install_command("hosts"))
     if not settings.hosts.servers:
         what = "[hosts] has a name and no servers, so no other host can be reached"
         yield Finding(Level.FAIL, what, "`teamctl hosts init`, or `teamctl hosts join FILE`")

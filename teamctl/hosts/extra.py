@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Final
 
+from teamd.command_line.installation import install_command
 from teamd.errors import TeamError
 
 _EXTRA: Final = ("cryptography", "nats")
@@ -23,5 +24,5 @@ def load(name: str) -> Any:
             raise
         raise TeamError(
             "`teamctl hosts` needs packages that are not installed; "
-            "`pip install 'teamd[hosts]'` installs them"
+            f"`{install_command('hosts')}` installs them"
         ) from error

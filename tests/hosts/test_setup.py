@@ -18,6 +18,7 @@ import pytest
 from teamctl.hosts.broker_folder import BrokerFolder, find_program
 from teamctl.hosts.own import Keys
 from teamd import settings
+from teamd.command_line.installation import install_command
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.postman.broker import find_trouble
@@ -365,7 +366,7 @@ def test_a_missing_extra_is_reported_with_an_install_command(
         assert done.status == 1
         assert done.complaint == (
             "teamctl: `teamctl hosts` needs packages that are not installed; "
-            "`pip install 'teamd[hosts]'` installs them"
+            f"`{install_command('hosts')}` installs them"
         )
 
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 import psutil
 import pytest
 
+from teamd.command_line.installation import install_command
 from tests.e2e.browser import Server, events, served, tunnel
 from tests.e2e.harness import Project
 from tests.waiting import wait_until
@@ -238,4 +239,4 @@ def test_missing_web_packages_are_reported_with_the_command_to_install_them(
     ended = project.run(sys.executable, "-c", hide, "web")
     needs = "`teamctl web` needs packages that are not installed"
     assert ended.status == 1
-    assert ended.complaint == f"teamctl: {needs}; `pip install 'teamd[web]'` installs them"
+    assert ended.complaint == f"teamctl: {needs}; `{install_command('web')}` installs them"

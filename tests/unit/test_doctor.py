@@ -24,6 +24,7 @@ from teamctl.doctor import Finding, Level, machine
 from teamctl.doctor.hosts import check_hosts
 from teamctl.doctor.machine import check_machine, find_conflict_copies
 from teamctl.doctor.model import check_model
+from teamd.command_line.installation import install_command
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.process_id import Identity
@@ -283,7 +284,7 @@ def test_hosts_without_their_package_are_a_failure(monkeypatch: pytest.MonkeyPat
     assert list(check_hosts(settings, None)) == []
     monkeypatch.setitem(sys.modules, "nats", None)
     (found,) = check_hosts(settings, None)
-    assert (found.level, found.remedy) == (Level.FAIL, "pip install 'teamd[hosts]'")
+    assert (found.level, found.remedy) == (Level.FAIL, install_command("hosts"))
 
 
 def findings(paths: TeamPaths, settings: str = "") -> tuple[int, dict[str, tuple[str, str]]]:

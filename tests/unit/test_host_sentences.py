@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519
 from teamctl.hosts import authority, extra
 from teamctl.hosts.broker_folder import BrokerFolder
 from teamctl.hosts.record import BrokerRecord
+from teamd.command_line.installation import install_command
 from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.hosts.outbox import Outbox
@@ -101,5 +103,5 @@ def test_only_a_missing_package_leads_to_the_advice_to_install_it(
         extra.load("nothing")
     monkeypatch.delitem(sys.modules, "teamctl.hosts.authority", raising=False)
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(TeamError, match=r"`pip install 'teamd\[hosts\]'` installs them"):
+    with pytest.raises(TeamError, match=re.escape(f"`{install_command('hosts')}` installs them")):
         extra.load("authority")
