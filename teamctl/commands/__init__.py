@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 # By command words. A test parses each example.
 EXAMPLES: Final = {
-    "help": ("teamctl help limits", "teamctl help --man ~/.local/share/man/man1"),
+    "help": ("teamctl help limits", "teamctl help docker     # searches all topics"),
     "demo": ("teamctl demo", "teamctl demo --keep"),
     "init": ("teamctl init", "teamctl --team website init     # the settings of one team"),
     "trust": ("teamctl trust", "teamctl trust --list"),
@@ -107,7 +107,7 @@ GROUPS: Final = {
         "init": "Write a commented team.toml here.",
         "doctor": "Check machine, settings and key, and say how to fix them.",
         "trust": "Let a team.toml loosen limits on agents.",
-        "help": "Explain a topic, such as limits or roles, or list the topics.",
+        "help": "Explain a topic or search all, such as limits or docker; list them.",
     },
     "Give work": {
         "chat": "Talk to the agent that leads the team.",

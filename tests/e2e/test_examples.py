@@ -23,7 +23,17 @@ SERVER_SHOWN: Final = "http://localhost:11434"
 REQUEST_SHOWN: Final = "0a1b"
 FOLDER_SHOWN: Final = "my-project"
 # Pages whose examples start, stop or configure teamd themselves; the others share a running team.
-ALONE: Final = ("README", "copies", "hosts", "limits", "models", "permissions", "queue", "teams")
+ALONE: Final = (
+    "README",
+    "copies",
+    "hosts",
+    "limits",
+    "models",
+    "permissions",
+    "queue",
+    "recipes",
+    "teams",
+)
 WITHOUT_EXAMPLES: Final = ("benchmarks",)
 TOGETHER: Final = [
     page.stem for page in documents.pages() if page.stem not in (*ALONE, *WITHOUT_EXAMPLES)
@@ -160,6 +170,10 @@ def prepare_queue(project: Project) -> None:
     project.do("teamctl", "spawn", "mona", "coder", "Go.", "--worktree", "--wait")
 
 
+def prepare_recipes(project: Project) -> None:
+    project.write("team.toml", "[limits]\nteam_usd_per_day = 20.0\n")
+
+
 PREPARE: Final[dict[str, Callable[[Project], None]]] = {
     "README": prepare_readme,
     "copies": prepare_copies,
@@ -167,6 +181,7 @@ PREPARE: Final[dict[str, Callable[[Project], None]]] = {
     "limits": prepare_limits,
     "permissions": prepare_permissions,
     "queue": prepare_queue,
+    "recipes": prepare_recipes,
     "teams": prepare_teams,
 }
 

@@ -51,11 +51,12 @@ def test_help_for_a_command_is_its_own_help_text(project: Project) -> None:
     assert project.do("teamctl", "help", "resume") == project.do("teamctl", "resume", "--help")
 
 
-def test_an_unknown_topic_is_refused_with_a_list_of_topics(project: Project) -> None:
-    ended = project.run("teamctl", "help", "limit")
+def test_another_word_is_searched_and_nothing_found_is_refused(project: Project) -> None:
+    assert "FROM python:" in project.do("teamctl", "help", "docker")
+    ended = project.run("teamctl", "help", "limts")
     assert (ended.status, ended.stdout) == (1, "")
-    expected = f"teamctl: no topic 'limit'; the topics are: {', '.join(topics())}"
-    assert ended.complaint == expected
+    nothing = "teamctl: nothing about 'limts' in the topics and commands"
+    assert ended.complaint == f"{nothing}; did you mean `teamctl help limits`?"
 
 
 def test_json_holds_the_list_of_topics_or_the_text_of_one(project: Project) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 import pytest
+import yaml
 
 from teamctl.commands import COMMANDS
 from teamctl.commands.help import read_topic, title_of, topics
@@ -30,13 +31,14 @@ from tests.documents import LONGEST_LINE, README, REPOSITORY
 
 PAGES: Final = documents.pages()
 PROGRAMS: Final = {"teamctl": teamctl, "teamd": program}
-LANGUAGES: Final = {"sh", "toml", "json", "markdown", "text", "ini"}
+LANGUAGES: Final = {"sh", "toml", "json", "markdown", "text", "ini", "yaml"}
 FOREIGN: Final = {  # commands of other programs
     "--jinja", "--enable-auto-tool-choice", "--tool-call-parser", "--served-model-name",
     "--max-model-len", "--api-key", "-c", "-m",
 }  # fmt: skip
-# `chat` at a terminal, the unit file's commands and drop-in, and the campaigns of the test suite.
-MOST_NOT_RUN: Final = 4
+# `chat` at a terminal, the unit file's commands and drop-in, the campaigns of the test suite, and
+# recipes that need a remote, systemd-inhibit or a desktop.
+MOST_NOT_RUN: Final = 7
 
 SILENT: Final = {
     "teamctl": {"__init__", "__pycache__", "__main__"},
@@ -191,8 +193,17 @@ def test_every_example_names_its_format_and_fits_a_terminal(page: Path) -> None:
         assert max(map(len, example.text.splitlines())) <= LONGEST_LINE, example.place
 
 
+@by_page
+def test_an_example_of_a_workflow_is_yaml_and_names_commands_that_exist(page: Path) -> None:
+    for example in documents.examples(page, "yaml"):
+        steps = yaml.safe_load(example.text)["jobs"]["team"]["steps"]
+        lines = "; ".join(step.get("run", "") for step in steps).split("; ")
+        assert mistakes(lines) == []
+        assert any(line.startswith("teamctl ") for line in lines)
+
+
 def test_few_examples_are_not_run() -> None:
-    """Those that need systemd, a terminal or a clone of the repository."""
+    """Those that need systemd, a terminal, a remote or a clone of the repository."""
     examples = [example for page in PAGES for example in documents.examples(page)]
     not_run = [one.place for one in examples if not one.runs or one.language == "ini"]
     assert len(not_run) <= MOST_NOT_RUN, not_run
@@ -233,13 +244,16 @@ def test_readme_is_short_and_names_every_command_and_topic() -> None:
     assert [name for name in topics() if f"{name}.md" not in linked] == []
 
 
-def test_readme_says_how_to_try_it_and_how_to_test_it() -> None:
-    """`.ci/run` runs the second command; `test_demo` proves the end of the first one."""
-    first, second = documents.indented(README)
-    assert first.startswith("python3 -m venv .venv && .venv/bin/pip install ")
-    assert first.endswith(" && .venv/bin/teamctl demo")
-    assert second.startswith("python3 -m venv .venv && .venv/bin/pip install ")
-    assert second.endswith(" && .venv/bin/python -m pytest")
+def test_readme_says_how_to_install_it_and_how_to_test_it() -> None:
+    """`.ci/run` runs the last command; `test_demo` proves the end of the others."""
+    *installs, tests = documents.indented(README)
+    assert installs == [
+        "uv tool install '.[all]' && teamctl demo",
+        "pipx install '.[all]' && teamctl demo",
+        "python3 -m venv .venv && .venv/bin/pip install --quiet '.[all]' && .venv/bin/teamctl demo",
+    ]
+    assert tests.startswith("python3 -m venv .venv && .venv/bin/pip install ")
+    assert tests.endswith(" && .venv/bin/python -m pytest")
 
 
 def test_each_topic_names_its_subject_in_the_first_line() -> None:
