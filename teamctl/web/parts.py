@@ -46,7 +46,7 @@ def parts(choice: TeamOptions, paths: TeamPaths, mail: TeamMail) -> list[Watched
             pause_seconds=_GIT_SECONDS,
             waited=False,
         ),
-        WatchedPart(name="mail", look=mail.look, folders=[inboxes, talk]),
+        WatchedPart(name="mail", look=mail.look, folders=[inboxes, talk], waited=False),
         WatchedPart(name="roster", look=partial(_roster, paths), folders=[root]),
         WatchedPart(name="board", look=partial(_board, paths), folders=[paths.tasks]),
         WatchedPart(name="queue", look=partial(_queue, paths), folders=[paths.tasks]),

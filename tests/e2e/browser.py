@@ -118,6 +118,11 @@ def events(response: HTTPResponse) -> Iterator[dict[str, Any]]:
             found = {}
 
 
+def wait_for_mail(found: Iterator[dict[str, Any]]) -> None:
+    """Read events until one says that a message waits."""
+    next(one for one in found if one["event"] == "mail" and one["data"]["waiting"] == 1)
+
+
 class _Tunnel(BaseRequestHandler):
     """Forwards bytes in both directions, as `ssh -L` does."""
 
@@ -245,6 +250,10 @@ class Browser:
     def inject(self, script: str) -> None:
         """Run a script outside the page's policy, as the browser's developer tools do."""
         self._command("Runtime.evaluate", expression=script)
+
+    def run_first(self, script: str) -> None:
+        """Run a script in each further page before its own."""
+        self._command("Page.addScriptToEvaluateOnNewDocument", source=script)
 
     def wait_for_script(self, promise: str) -> Any:
         """Run an asynchronous script and return its result."""

@@ -11,7 +11,7 @@ import pytest
 
 from teamd.files.paths import STATE_VARIABLE, TeamPaths
 from teamd.team import teams
-from tests.e2e.browser import Server, events, served
+from tests.e2e.browser import Server, events, served, wait_for_mail
 from tests.e2e.harness import Project, opened
 
 
@@ -197,7 +197,7 @@ def test_a_line_appended_by_another_program_is_seen_at_once(
         line = json.dumps({"from": "cron", "content": "appended"})
         inbox = project.paths.inbox("alice")
         subprocess.run(["flock", inbox, "-c", f"echo '{line}' >> {inbox}"], check=True)
-        assert next(one for one in found if one["event"] == "mail")["data"]["waiting"] == 1
+        wait_for_mail(found)
     assert server.get("mail?words=appended")["messages"][0]["from"] == "cron"
 
 

@@ -11,7 +11,7 @@ const HOURS = { 1: '1 h', 6: '6 h', 24: '24 h' };
 let hours = '6';
 
 export function overview({ known, redraw, root }) {
-  const past = followed(redraw, () => ({ hours }));
+  const past = followed(known, redraw, () => ({ hours }));
   let cursor = null;
   const drawn = steady((width) => lanes(past.found, known.team.members, width, cursor));
   const version = (width) => [past.found.until, width, cursor?.row, cursor?.at, known.team.members.map((one) => one.name + one.state)].join();
@@ -37,7 +37,7 @@ export function overview({ known, redraw, root }) {
     redraw();
   };
   return {
-    told: (part) => part === 'sizes' && past.look(),
+    told: (part) => past.told(part, 'sizes'),
     close: past.close,
     draw() {
       const { team } = known;
@@ -63,13 +63,13 @@ export function room(root) {
   return Math.max(260, there || root.clientWidth - 34 || 860);
 }
 
-// The history of the team, asked for again after changes, but seldom.
-export function followed(redraw, facts) {
+// The history of the team, asked for again after changes, but seldom, and not before the first view.
+export function followed(known, redraw, facts) {
   const kept = { found: null };
   const ask = latest(() => get('history', facts()), (answer) => { kept.found = answer; redraw(); });
   const pace = seldom(ask, 3000);
-  ask();
-  return Object.assign(kept, { ask, look: pace.look, close: pace.close });
+  if (known.team) ask();
+  return Object.assign(kept, { ask, look: pace.look, close: pace.close, told: (part, name) => (part === 'snapshot' ? ask() : part === name && pace.look()) });
 }
 
 function figures({ team, usage, board, queue }) {

@@ -10,14 +10,14 @@ const GROUP = 2; // buckets in a column
 
 export function usage({ known, redraw, root }) {
   let hours = '6';
-  const past = followed(redraw, () => ({ hours }));
+  const past = followed(known, redraw, () => ({ hours }));
   const pick = (next) => {
     hours = next;
     past.ask();
   };
   const cells = (name, one) => [name, one.calls, count(one.input_tokens), count(one.cache_read_tokens), count(one.cache_write_tokens), count(one.output_tokens), usd(one.usd), percent(one.share)];
   return {
-    told: (part) => part === 'usage' && past.look(),
+    told: (part) => past.told(part, 'usage'),
     close: past.close,
     draw() {
       const { members = [], total, days = [], trouble } = known.usage ?? {};
