@@ -22,6 +22,7 @@ from teamd.errors import TeamError, translate_os_errors
 
 TOPICS: Final = Path(__file__).parents[1] / "topics"  # one Markdown file each
 _GAP: Final = 3
+_INDENT: Final = 4
 _RECIPES: Final = "recipes"
 _MOST_SHOWN: Final = 9  # matches, two lines each
 _MOST_BESIDE: Final = 4  # matches beside a section
@@ -225,7 +226,7 @@ def _search(name: str, *, as_json: bool) -> None:
         found = found[1:]
     if found and (best or hints):
         click.echo("\nAlso:")
-    _print_matches(found, _MOST_BESIDE if best else _MOST_SHOWN)
+    _print_matches(found, name.split(), _MOST_BESIDE if best else _MOST_SHOWN)
 
 
 def _hints(name: str) -> Iterator[str]:
@@ -237,11 +238,21 @@ def _hints(name: str) -> Iterator[str]:
             yield f"`teamctl {command}`: {line}"
 
 
-def _print_matches(found: Sequence[Match], most: int) -> None:
+def _cut(line: str, words: Sequence[str]) -> str:
+    """Return a line cut so that it fits the terminal and shows the first word."""
+    line = line.strip("| ")
+    if not sys.stdout.isatty():
+        return line
+    width = get_terminal_size().columns - _INDENT
+    first = max(line.lower().find(words[0]) + len(words[0]) + 2 - width, 0)
+    begun = f"…{line[first + 1 :]}" if first else line
+    return begun if len(begun) <= width else f"{begun[: width - 1]}…"
+
+
+def _print_matches(found: Sequence[Match], words: Sequence[str], most: int) -> None:
     for match in found[:most]:
         click.echo(f"teamctl help {match.topic}: {match.heading}")
         if match.line:
-            click.echo(f"    {match.line}")
+            click.echo(f"{' ' * _INDENT}{_cut(match.line, words)}")
     if len(found) > most:
-        rest = ", ".join(sorted({match.topic for match in found[most:]}))
-        click.echo(f"and {len(found) - most} more, in: {rest}")
+        click.echo(f"and {len(found) - most} more; `teamctl help TOPIC WORD` searches one topic")
