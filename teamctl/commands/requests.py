@@ -62,7 +62,7 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
 @click.command()
 @_id_argument
 @click.option("--feedback", help="What the teammate should keep in mind; - reads standard input.")
-@click.option("--always", is_flag=True, help="Of a permission: for this team, from now on.")
+@click.option("--always", is_flag=True, help="Of a permission or push: for this team, from now on.")
 @output.json_option
 @team_options
 def approve(

@@ -108,7 +108,7 @@ def ask(one: OpenRequest, width: int | None = None) -> Text:
     """Return a request as a line, with its exact text."""
     asked = one.approval
     who = f"{in_a_line(asked.asker)} {output.ago(asked.asked)} {kind_of(one)}  "
-    return line((who, "yellow"), (in_a_line(asked.what), "bold"), width=width)
+    return line((who, "yellow"), (in_a_line(asked.line), "bold"), width=width)
 
 
 def kind_of(one: OpenRequest) -> str:

@@ -136,6 +136,14 @@ class Approval:
         return "\n".join([tool, *(f"{key}: {value}" for key, value in given.items())])
 
     @property
+    def line(self) -> str:
+        """The same on one line."""
+        if self.type != Kind.PUSH:
+            return " ".join(self.what.split())
+        first, *rest = (" ".join(line.split()) for line in self.what.split("\n"))
+        return f"{first} {'; '.join(rest)}"
+
+    @property
     def owes_end(self) -> bool:
         """Whether it is an approved or expired shutdown that teamd has not acted on yet."""
         ends = self.status in (Verdict.APPROVED, Verdict.EXPIRED)

@@ -51,7 +51,7 @@ class OpenRequest:
     def sentence(self) -> str:
         """The request as one line: the whole command, or the beginning of the plan."""
         asks = _ASKS.get(self.approval.type, f"asks ({self.approval.type})")  # type: ignore[call-overload] # a type is a text
-        return f"{self.approval.asker} {asks}: {' '.join(self.approval.what.split())}"
+        return f"{self.approval.asker} {asks}: {self.approval.line}"
 
     def to_json(self) -> dict[str, Any]:
         """The request as `--json` shows it."""
@@ -180,7 +180,7 @@ class MemberView:
         if self.doing is not None:
             return MODEL if self.doing.kind == MODEL else self.doing.what
         if self.request is not None and self.state == WAITING:
-            return " ".join(self.request.approval.what.split())
+            return self.request.approval.line
         if self.member.until is not None:
             return f"until {time_of_day(self.member.until)}"
         return ""

@@ -172,7 +172,7 @@ class Pushes:
 
     def _words(self, command: str) -> tuple[str, ...] | None:
         """Return the words after `git push`; `None` for any other command."""
-        found = list(parse(command))
+        found = list(parse(command)) if "push" in command else []
         if len(found) > 1 and self._stays(found[0].words):
             del found[0]
         if len(found) != 1 or not found[0].plain or found[0].texts:
