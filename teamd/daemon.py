@@ -23,7 +23,6 @@ from teamd.masking import Mask, MaskedStream
 from teamd.messages import TEAMD
 from teamd.model_server import credentials
 from teamd.model_server.connection import check_connection
-from teamd.process_title import set_title
 from teamd.service import leave_terminal, notify, watchdog_seconds
 from teamd.supervisor.build import build_supervisor
 from teamd.supervisor.fork import (
@@ -55,7 +54,6 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     def run(start: ChildStart) -> int:
         from teamd.agent import child  # noqa: PLC0415 -- see `load`
 
-        set_title(f"{TEAMD}: {start.name}")
         return child.live(teammate, start)
 
     def try_first_steps(bell: int) -> None:
@@ -72,7 +70,6 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     def check(start: CheckStart) -> int:
         from teamd.checks.checker import Checker  # noqa: PLC0415 -- see `load`
 
-        set_title(f"{TEAMD}: check of task {start.task}")
         probe = teammate.probe_sandbox()
         checker = Checker(paths=settings.paths, settings=settings.now, probe=probe, mask=mask)
         return checker.run(start.task, start.claim)
@@ -80,7 +77,6 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     def merge() -> int:
         from teamd.checks.merger import Merger  # noqa: PLC0415 -- see `load`
 
-        set_title(f"{TEAMD}: merge queue")
         probe, now = teammate.probe_sandbox(), settings.now
         return Merger.of(settings.paths, now, probe, mask).run()
 
@@ -132,7 +128,6 @@ def serve(
     mask = Mask(*credentials.known_secrets())
     _mask_standard_error(mask)
     with _claimed(paths, mask) as (claim, journal):
-        set_title(TEAMD)
         program = prepare(settings) if prepare else agent_program(settings, mask)
         _sweep(paths, journal)
         settings.note_waiting(journal)

@@ -70,7 +70,7 @@ def _processes(
                 "pid": process.pid,
                 "parent": process.ppid(),
                 "name": name,
-                "command": "" if own else " ".join(process.cmdline()).strip() or process.name(),
+                "command": "" if own else " ".join(process.cmdline()) or process.name(),
                 "started": process.create_time(),
                 "cpu_seconds": times.user + times.system,
                 "memory_bytes": memory.get(process.pid) or _memory_of(process),

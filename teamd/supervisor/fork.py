@@ -1,4 +1,4 @@
-"""Forking a process, and the trial fork of a start: only this module forks."""
+"""Forking a process, and the trial fork of a start: only this module forks and calls prctl(2)."""
 
 from __future__ import annotations
 
