@@ -78,7 +78,8 @@ _CHECK_OUT: Final = "git checkout-index -a -f -q\n"
 # A killed run leaves its mark, and maybe locks. `git add` would mark conflicts as resolved.
 _COMMIT_WORK: Final = """\
 set -e
-pipe=$(find . '(' -path './.git/*' -o -name '.git*' ')' -type p -print -quit)
+# It fails if a folder vanishes under it.
+pipe=$(find . '(' -path './.git/*' -o -name '.git*' ')' -type p -print -quit 2> /dev/null) || true
 if [ -n "$pipe" ]; then
   echo "${{pipe#./}} is a pipe, and git reads it"
   exit 1

@@ -268,6 +268,19 @@ def test_work_is_committed_while_its_teammate_still_writes(
     assert changed.split() == [".gitattributes", "early"]
 
 
+def test_work_is_committed_though_find_cannot_enter_a_folder(
+    both: Repositories, tmp_path: Path
+) -> None:
+    """It also fails if a folder vanishes under it, as those of other claims do."""
+    (both.work / "closed").mkdir(mode=0)
+    (both.work / "new").write_text("x")
+    shell = make_shell(tmp_path / "other", both.work, [both.origin / ".git/objects"])
+    made = commit_work(shell, both.work, "x", name="a", email="a@b", branch="main", base=both.base)
+    commit = asyncio.run(made)
+    (both.work / "closed").rmdir()
+    assert git(both.work, "diff", "--name-only", both.base, commit).split() == ["new"]
+
+
 def test_an_invalid_commit_cannot_be_checked(both: Repositories) -> None:
     with pytest.raises(NoPlace, match="is no commit"):
         check(both.clone("HEAD; true"), CHECK)
