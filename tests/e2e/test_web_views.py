@@ -295,12 +295,14 @@ def test_notifications_need_consent_and_come_only_for_new_requests(page: Browser
     again = """return import('/waiting.js').then(({ inform }) => {
       const team = (...ids) => ({ team: { requests: ids.map((id) => (
         { id, from: id, yours: true, what: 'x' })) } });
+      const failed = { kind: 'failed', name: 'cid', text: 'cid has failed', command: 'x' };
       inform(team('ann')); inform(team('ann', 'bob'));
+      inform({ team: { ...team('ann', 'bob').team, notices: [failed] } });
       return window.shown;
     })"""
     assert page.run(again) == []
     page.press("Notify me")
     page.miss("Notify me")
-    assert page.run(again) == ["bob waits for you"]
+    assert page.run(again) == ["bob waits for you", "cid has failed"]
     page.driver.refresh()
     page.see("The team")

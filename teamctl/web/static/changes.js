@@ -115,6 +115,7 @@ export function queue({ known, redraw }) {
       return [
         head('Queue', known.may && names.length ? button([icon('plus'), 'Add to the queue'], add, { class: 'primary' }) : null),
         known.queue?.trouble && h('p.bad', {}, known.queue.trouble),
+        known.team.merge && h('p', {}, known.team.merge.text, '; ', h('code', {}, known.team.merge.command), ' takes them'),
         there.length ? [waits.length ? h('ol.plain', { 'data-key': 'waits' }, waits.map(entry)) : h('p.note', {}, 'Nothing waits.'), past.length ? [h('h2', {}, 'Finished in the last day'), h('ol.plain', { 'data-key': 'past' }, past.map(entry))] : null]
           : card('', empty('The queue is empty.', names.length ? 'Add the commits of a teammate, or let the check of a task do it: `[merge] auto` in team.toml.' : 'It merges the commits of teammates that have a working copy, once their check passes. Spawn one with `--worktree`.')),
       ];

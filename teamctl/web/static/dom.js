@@ -113,7 +113,7 @@ export const coded = (text) => String(text).split('`').map((part, n) => (n % 2 ?
 export const table = (label, heads, body) => h('div.scroll', { tabindex: 0, role: 'region', 'aria-label': label },
   h('table', {}, h('thead', {}, h('tr', {}, heads.map((one) => h(NUMBERS.has(one) ? 'th.number' : 'th', { scope: 'col' }, one)))), body));
 
-const NUMBERS = new Set(['Context', 'Cost', 'Mail', 'Turns', 'CPU', 'Memory', 'Calls', 'In', 'From cache', 'To cache', 'Out', 'Tokens']);
+const NUMBERS = new Set(['Context', 'Cost', 'Mail', 'Turns', 'CPU', 'Memory', 'Calls', 'In', 'From cache', 'To cache', 'Out', 'Tokens', 'Of the nearest limit']);
 
 export const row = (key, cells, heads, facts = {}) => h('tr', { 'data-key': key, ...facts },
   cells.map((cell, n) => h(n ? (NUMBERS.has(heads[n]) ? 'td.number' : 'td') : 'th', { 'data-head': heads[n], scope: n ? null : 'row' }, cell)));

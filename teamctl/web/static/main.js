@@ -54,6 +54,8 @@ function open() {
   entitle();
   scrollTo(0, 0);
   draw();
+  // On a phone the views are one line that scrolls.
+  if (innerWidth < 768) document.querySelector('#views [aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' });
 }
 
 // Leave the state of one team for another.

@@ -83,7 +83,7 @@ function figures({ team, usage, board, queue }) {
     tile(are('working'), 'Working', `of ${many(team.members.length, 'member')}`, 'log'),
     tile(total ? usd(total.usd_today) : '–', 'Cost today', most ? `of ${usd(most)} a day` : 'no limit a day', 'usage'),
     tile(tasks.filter((one) => one.status !== 'completed').length, 'Open tasks', `${tasks.filter((one) => one.status === 'completed').length} completed`, 'board'),
-    tile(queued, 'In the queue', queued ? 'to be merged' : 'nothing to merge', 'queue'),
+    tile(queued, 'In the queue', team.merge?.text ?? (queued ? 'to be merged' : 'nothing to merge'), 'queue'),
     tile(team.unread ?? '?', 'Mail for you', team.unread ? 'unread' : 'all read', 'mail'));
 }
 

@@ -1,6 +1,6 @@
 // Requests and notices for the person: the slim bar, the drawer, the list, and notifications.
 import { able, announce, doing } from './acts.js';
-import { avatar, button, fill, h, icon, to } from './dom.js';
+import { avatar, button, coded, fill, h, icon, to } from './dom.js';
 import { ago } from './format.js';
 import { markdown } from './markdown.js';
 import { refusal } from './overview.js';
@@ -82,19 +82,23 @@ function answers(one) {
 
 function need(one, { may, team }) {
   const { name } = one;
-  return h('li', { 'data-key': `${one.kind} ${name}` }, h('p', {}, one.text, ' ', h('code', {}, one.command)),
+  return h('li', { 'data-key': `${one.kind} ${name}` }, h('p', {}, coded(one.text), ' ', h('code', {}, one.command)),
     one.kind === 'mail' ? h('a', { href: to('mail', team.members.some((other) => other.name === 'lead') ? 'user' : 'lead') }, 'Read it') : null,
     may && one.kind === 'paused' ? able('Resume', () => doing('resume', { name }), refusal(team), { 'aria-label': `Resume ${name}` }) : null);
 }
 
-// Announce new requests to screen readers and, with consent, as notifications of the browser.
+const TOLD = new Set(['failed', 'paused', 'outage', 'finished']); // the notices that are worth a notification
+
+// Announce news to screen readers and, with consent, as notifications of the browser.
 export function inform(known) {
-  const asked = waitingFor(known);
-  const fresh = before ? asked.filter((one) => !before.has(one.id)) : [];
-  if (before && (fresh.length || !asked.length)) fill(document.getElementById('news'), fresh.map((one) => `${one.from} waits for you. `));
-  before = new Set(asked.map((one) => one.id));
+  const asked = waitingFor(known).map((one) => ({ key: one.id, title: `${one.from} waits for you`, body: one.what.slice(0, SHORT) }));
+  const needs = needsOf(known).filter((one) => TOLD.has(one.kind)).map((one) => ({ key: `${one.kind} ${one.name}`, title: one.text, body: one.command }));
+  const all = [...asked, ...needs];
+  const fresh = before ? all.filter((one) => !before.has(one.key)) : [];
+  if (before && (fresh.length || !all.length)) fill(document.getElementById('news'), fresh.map((one) => `${one.title}. `));
+  before = new Set(all.map((one) => one.key));
   if (!document.hidden || !globalThis.Notification || Notification.permission !== 'granted') return;
-  for (const one of fresh) new Notification(`${one.from} waits for you`, { body: one.what.slice(0, SHORT), tag: one.id });
+  for (const one of fresh) new Notification(one.title, { body: one.body, tag: one.key });
 }
 
 export function offerNotifications(redraw) {
