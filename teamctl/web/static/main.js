@@ -44,6 +44,7 @@ function open() {
   const { other, name, argument } = route();
   if (other !== team) change(other);
   shown?.close?.();
+  if ($('dialog').open) $('dialog').close('');
   forgive();
   const [title, view, , long] = VIEWS[name];
   const main = $('main');
