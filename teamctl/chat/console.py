@@ -168,7 +168,8 @@ class _Chat:
         """Look at the team each second; end the editing if the lead has ended."""
         while True:
             try:
-                self._check_lead()
+                if self._works:  # an idle chat outlives a restart of teamd
+                    self._check_lead()
                 self._look()
             except TeamError as error:
                 self._trouble = error

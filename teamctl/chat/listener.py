@@ -66,6 +66,7 @@ _WHOLE: Final = f"`teamctl transcript {LEAD}` shows it whole"
 _WHOLE_OWN: Final = "/inbox shows it whole"
 _INDENT: Final = "  "
 _END_LINES: Final = 12  # of the last reply
+_LONGEST: Final = 100  # characters of a line, on average
 
 
 class Listener:
@@ -85,13 +86,9 @@ class Listener:
         self._growing = GrowingFile(paths.transcript(LEAD))
         self._marks = False
         self._place = 0
-        form = Layout.of_output()
-        on_terminal = form.width is not None  # a program reads only the reply
-        self._reply_shown: ReplyView = (
-            RenderedReply(paths.partial(LEAD))
-            if form.styled
-            else LiveReply(paths.partial(LEAD), thinking=on_terminal)
-        )
+        on_terminal = Layout.of_output().width is not None
+        view = RenderedReply if on_terminal else LiveReply  # a program gets the text unchanged
+        self._reply_shown: ReplyView = view(paths.partial(LEAD))
         self._retries = Retries(paths.log(LEAD))
         self.doing = LeadProgress()
         self._own = Mailbox(paths, USER)
@@ -148,11 +145,9 @@ class Listener:
         if len(said) > _LAST:
             earlier = f"… {len(said) - _LAST} earlier ones: `teamctl transcript {LEAD}`"
             self._line(self._paths.add_team_option(earlier), dim=True)
-        rest = self._paths.add_team_option(_WHOLE)
         for reply in said[-_LAST:]:
-            shown = layout.clip_beginning(reply.text, lines=_REPLY_LINES, rest=rest)
             when = f"{short_moment(reply.time)} " if reply.time else ""
-            self._show_text(f"{when}{shown}")
+            self._show_beginning(f"{when}{reply.text.strip()}", _REPLY_LINES)
 
     def _show_end(self, lines: list[bytes]) -> None:
         """Show the last words of the person and of the lead, from lines of the conversation."""
@@ -163,11 +158,16 @@ class Listener:
         if asked:
             self._indented(f"> {layout.clip_beginning(asked, rest=rest)}", dim=True)
         if said:
-            self._show_text(layout.clip_beginning(said, lines=_END_LINES, rest=rest))
+            self._show_beginning(said, _END_LINES)
 
-    def _show_text(self, text: str) -> None:
-        for row in Layout.of_output().markdown(text, _INDENT):
+    def _show_beginning(self, text: str, most: int) -> None:
+        """Show at most so many lines of a reply, rendered."""
+        lines = text.splitlines()
+        beginning = "\n".join(lines[:most])[: most * _LONGEST]
+        for row in Layout.of_output().markdown(beginning, _INDENT):
             self._write(f"{row}\n")
+        if len(beginning) < len("\n".join(lines)):
+            self._line(self._paths.add_team_option(f"{_INDENT}… {_WHOLE}"), dim=True)
 
     def wait_for(self, message_id: str) -> None:
         """Await the end of the turn that reads this message; it sets `ended`."""

@@ -9,12 +9,9 @@ from typing import Final, Protocol
 
 from teamctl.render import output
 from teamctl.render.layout import Layout
-from teamd.command_line import terminal
 from teamd.files import files
 from teamd.transcript import live
 
-_MARK: Final = (live.BEGINS, live.ENDS)
-_MARKS: Final = re.compile(f"([{live.BEGINS}{live.ENDS}])")
 _THINKING: Final = "thinking: "
 _FENCE: Final = re.compile(r" {0,3}(```|~~~)")
 
@@ -120,61 +117,41 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 class LiveReply:
-    """Shows the characters of a reply as they come.
+    """Shows the characters of a reply as they come, without its thinking.
 
     Args:
         path: the file of the partial reply.
-        thinking: whether thinking is shown.
     """
 
-    def __init__(self, path: Path, *, thinking: bool = True) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._thinking = thinking
         self._attempt = b""
         self._shown = ""
-        self._dim = False
         self.open_line = False
 
     def more(self) -> str:
         attempt, said = read_partial(self._path)
         if not attempt:
             return ""
-        again = ""
-        if attempt != self._attempt:
-            again = "\n" if self.open_line else ""  # the reply begins again
-            self._attempt, self._shown, self._dim = attempt, "", False
-        whole = self._plain(said)
-        return again + self._show(whole[len(self._shown) :])
+        again = attempt != self._attempt
+        self._attempt = attempt
+        return self._show(_without_thinking(said), again=again)
 
     def rest(self, whole: str) -> str:
-        whole = self._plain(whole)
-        if whole.startswith(self._shown):
-            left = whole[len(self._shown) :]
-        else:
-            left, self._dim = ("\n" if self.open_line else "") + whole, False
-        left = self._show(left)
-        self._shown, self._dim = "", False
+        whole = _without_thinking(whole)
+        left = self._show(whole, again=not whole.startswith(self._shown))
+        self._shown = ""
         return left
 
-    def _plain(self, text: str) -> str:
-        """Remove control characters, but keep the marks around thinking."""
-        parts = _MARKS.split(text)
-        return "".join(part if part in _MARK else output.plain(part) for part in parts)
+    def _show(self, whole: str, *, again: bool) -> str:
+        """Return the text that was not shown yet; `again` if the reply begins again."""
+        ends = "\n" if again and self.open_line else ""
+        new = whole if again else whole[len(self._shown) :]
+        self._shown = whole
+        if ends or new:
+            self.open_line = bool(new) and not new.endswith("\n")
+        return ends + new
 
-    def _show(self, text: str) -> str:
-        self._shown += text
-        return "".join(map(self._styled, _MARKS.split(text)))
 
-    def _styled(self, part: str) -> str:
-        """Style a part: thinking is dim and on lines of its own."""
-        if part in _MARK:
-            self._dim = part == live.BEGINS
-            if not self._thinking:
-                return ""
-            ends = "\n" if self.open_line else ""
-            self.open_line = self._dim
-            return ends + (terminal.style(_THINKING, dim=True) if self._dim else "")
-        if not part or (self._dim and not self._thinking):
-            return ""
-        self.open_line = not part.endswith("\n")
-        return terminal.style(part, dim=True) if self._dim else part
+def _without_thinking(text: str) -> str:
+    return output.plain("".join(part for part, thinks in live.split(text) if not thinks))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Final
 
 from teamctl.chat.spending import Spending
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _MOST_ROWS: Final = 6
+_NARROWEST: Final = 20
 _REDRAW_SECONDS: Final = 0.5
 
 
@@ -188,7 +190,9 @@ class _ProgressTable:
 
         views = [view for view in self._reader.read().members if view.name in names]
         working = [view for view in views if view.state in AT_WORK]
-        table = Table.grid(padding=(0, 1), expand=True)
+        # Room for the `^C` of the terminal, which would move the lines.
+        table = Table.grid(padding=(0, 1))
+        table.width = max(_NARROWEST, get_terminal_size().columns - len("^C") - 1)
         table.add_column(no_wrap=True, style="green")
         table.add_column(no_wrap=True, ratio=1, overflow="ellipsis")
         table.add_column(no_wrap=True, justify="right", style="dim")

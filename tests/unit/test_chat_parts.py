@@ -267,28 +267,9 @@ def test_a_reply_that_differs_from_its_partial_text_is_shown_whole_on_a_new_line
     assert reply.rest("Done.") == "."
 
 
-def test_thinking_is_shown_dimmed_and_once(tmp_path: Path) -> None:
-    file = tmp_path / "partial"
-    reply = LiveReply(file)
-    file.write_text("a\n\x0eI lo")
-    assert reply.more() == click.style("thinking: ", dim=True) + click.style("I lo", dim=True)
-    file.write_text("a\n\x0eI look.\x0fAll")
-    assert reply.more() == click.style("ok.", dim=True) + "\nAll"
-    assert reply.rest("\x0eI look.\x0fAll is well.") == " is well."
-    assert reply.open_line
-
-
-def test_a_reply_of_another_attempt_is_shown_whole(tmp_path: Path) -> None:
-    file = tmp_path / "partial"
-    reply = LiveReply(file)
-    file.write_text("a\n\x0eI lo")
-    reply.more()
-    assert click.unstyle(reply.rest("\x0eNo.\x0fAll is well.")) == ("\nthinking: No.\nAll is well.")
-
-
 def test_a_program_gets_the_reply_without_the_thinking(tmp_path: Path) -> None:
     file = tmp_path / "partial"
-    reply = LiveReply(file, thinking=False)
+    reply = LiveReply(file)
     file.write_text("a\n\x0eI look.\x0fAll")
     assert reply.more() == "All"
     assert reply.rest("\x0eI look.\x0fAll is well.") == " is well."
@@ -311,6 +292,7 @@ def test_a_block_of_a_reply_is_complete_after_a_blank_line(text: str, blocks: li
 
 def test_thinking_is_a_block_of_its_own() -> None:
     said = f"{live.BEGINS}Hm.{live.ENDS}Yes."
+    assert list(complete_blocks(said[:-5])) == []
     assert list(complete_blocks(said)) == [("Hm.", True)]
     assert list(complete_blocks(said, ended=True)) == [("Hm.", True), ("Yes.", False)]
 
@@ -334,6 +316,13 @@ def test_a_reply_that_begins_again_is_shown_again(tmp_path: Path) -> None:
     file.write_text("attempt 2\nAnother.\n\n")
     assert click.unstyle(reply.more()) == "Another.\n"
     assert click.unstyle(reply.rest("Masked.")) == "Masked.\n"
+
+
+def test_thinking_is_dim(tmp_path: Path) -> None:
+    shown = RenderedReply(tmp_path / "partial").rest(f"{live.BEGINS}Hm.{live.ENDS}Yes.")
+    thinking, _, said = shown.splitlines()
+    assert thinking == click.style("thinking: Hm.", dim=True)
+    assert click.unstyle(said) == "Yes."
 
 
 def test_the_footer_shows_who_works_on_what_and_what_waits(
