@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from teamctl.chat.spending import Spending
 from teamctl.mail.receipts import RecordsSinceMessage, TurnEndWatch, explain_end
-from teamctl.mail.team_rest import RECHECK_SECONDS, Crew, RestWatch, at_work, explain_late
+from teamctl.mail.team_rest import (
+    RECHECK_SECONDS,
+    Crew,
+    RestWatch,
+    at_work,
+    explain_late,
+    runs_subagent,
+)
 from teamctl.render import output
 from teamd.errors import DeadlinePassed
 from teamd.files.paths import TeamPaths
@@ -107,7 +114,8 @@ class WorkWatch:
         if self._first_turn is None:
             return None
         crew = self._crew.choose(self._roster.read())
-        if [one.name for one in crew] == [LEAD] and not self._paths.has_mail(LEAD):
+        alone = [one.name for one in crew] == [LEAD]
+        if alone and not self._paths.has_mail(LEAD) and not runs_subagent(self._paths):
             return crew  # nobody else can wake it
         return self._rest.look()
 

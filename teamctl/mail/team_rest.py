@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from teamd.board.files import TaskFiles
 from teamd.board.task import TaskStatus
 from teamd.errors import StoreError
 from teamd.files import files, lines, pidfile
+from teamd.files.directories import list_files
 from teamd.files.file_stamp import remember
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
@@ -28,6 +30,9 @@ from teamd.transcript.records import Delivered, mail_in
 _CALM_SECONDS: Final = 0.5
 RECHECK_SECONDS: Final = 0.25  # see `teamd.files.watch.wait_for`
 _MAIL: Final = b'{"record": "%s"' % Delivered.kind.encode()
+# As `teamd.tools` writes them into the file of a job.
+_RUNNING: Final = "running"
+_SUBAGENT: Final = "task: "
 Choose = Callable[[Team], list[Member]]
 
 
@@ -83,8 +88,27 @@ def at_work(paths: TeamPaths, member: Member) -> bool:
     """Return whether the teammate works, or is about to work."""
     if member.status is not Status.IDLE:
         return member.status is Status.WORKING
+    if member.name == LEAD and runs_subagent(paths):
+        return True
     waiting = paths.has_mail(member.name) or files.size(paths.taken(member.name)) > 0
     return waiting and member.reason is None  # otherwise the mail is held, and the reason says why
+
+
+def runs_subagent(paths: TeamPaths) -> bool:
+    """Return whether a subagent of the lead runs in the background; its end wakes the lead.
+
+    A command in the background is not waited for: it may be a server.
+    """
+    with suppress(StoreError, ValueError):  # a file that is being replaced is read the next time
+        jobs = [
+            json.loads(files.read(one) or b"{}") for one in list_files(paths.jobs(LEAD), "*.json")
+        ]
+        return any(
+            job.get("state") == _RUNNING and str(job.get("what")).startswith(_SUBAGENT)
+            for job in jobs
+            if isinstance(job, dict)
+        )
+    return False
 
 
 def explain_late(working: Sequence[str], seconds: float) -> str:

@@ -22,6 +22,7 @@ from teamd.mail.routing import MailRouter
 from teamd.messages import LEAD, PROMPT_KEY, USER, Message
 from teamd.team.roster import Roster
 from teamd.team.states import Status
+from teamd.tools.background import Job
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import PAUSED, Delivered, NoteAdded, Record, TurnEnded
 from tests.unit.life import call, enrol
@@ -105,6 +106,23 @@ def test_the_check_of_a_task_is_work_of_its_owner(served: TeamPaths) -> None:
     served.task("1").write_bytes(task.encode())
     assert not watched.rests_after(0)
     assert not watched.rests_after(1)
+
+
+@pytest.mark.parametrize(
+    ("what", "state", "works"),
+    [("task: Find it.", "running", True), ("task: Find it.", "done", False),
+     ("sleep 9", "running", False)],
+)  # fmt: skip
+def test_a_subagent_in_the_background_is_work_of_the_lead(
+    served: TeamPaths, what: str, state: str, *, works: bool
+) -> None:
+    enrol(served, lead=Status.IDLE)
+    served.jobs(LEAD).mkdir(parents=True)
+    job = Job(id="1", what=what, state=state, started=1.0)
+    (served.jobs(LEAD) / "1.json").write_bytes(job.encode())
+    watched = Watched(served)
+    assert not watched.rests_after(0)
+    assert watched.rests_after(1) is not works
 
 
 def test_without_teamd_work_never_ends(paths: TeamPaths) -> None:
