@@ -23,7 +23,7 @@ from tests.e2e.harness import Project
 from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
-ALWAYS: Final = {"time", "kind", "name"}
+ALWAYS: Final = {"time", "time_unix", "kind", "name"}
 
 
 def documented() -> set[str]:
@@ -147,9 +147,10 @@ def test_the_default_period_is_the_last_hour(project: Project) -> None:
     journal.close()
     (event,) = json.loads(project.do("teamctl", "events", "--json"))["events"]
     assert event == {
-        "time": event["time"], "kind": "retry", "name": "ann", "reason": "no route", "seconds": 3.0,
+        "time": event["time"], "time_unix": event["time_unix"], "kind": "retry", "name": "ann",
+        "reason": "no route", "seconds": 3.0,
     }  # fmt: skip
-    assert abs(event["time"] - time.time()) < 60
+    assert abs(event["time_unix"] - time.time()) < 60
     shown = project.do("teamctl", "events", "--since", "2019-12-31")
     assert re.search(r"^2020-01-0[12] \S+ process_began +ann {6}pid=7$", shown, re.MULTILINE)
     assert re.search(r' retry +ann {6}reason="no route" seconds=3.0$', shown, re.MULTILINE)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from teamd.command_line.documents import with_iso_times
 from teamd.journal import Journal
 from teamd.messages import Message
 from teamd.transcript.file import Transcript
@@ -72,13 +73,12 @@ def test_several_transcripts_are_merged_by_time(two: Project) -> None:
 
 def test_json_holds_one_transcript_or_a_list_of_several(two: Project) -> None:
     one = json.loads(two.do("teamctl", "transcript", "ann", "--json"))
-    assert one == {"name": "ann", "records": two.records("ann")}
+    assert one == with_iso_times({"name": "ann", "records": two.records("ann")})
     last = json.loads(two.do("teamctl", "transcript", "ann", "--json", "-n", "1"))
-    assert last["records"] == two.records("ann")[-3:]
+    assert last["records"] == with_iso_times(two.records("ann")[-3:])
     both = json.loads(two.do("teamctl", "transcript", "ann", "bob", "--json"))
-    assert both == {
-        "transcripts": [{"name": name, "records": two.records(name)} for name in ("ann", "bob")]
-    }
+    rows = [{"name": name, "records": two.records(name)} for name in ("ann", "bob")]
+    assert both == with_iso_times({"transcripts": rows})
 
 
 def test_following_as_json_prints_a_record_per_line(two: Project) -> None:
@@ -90,7 +90,7 @@ def test_following_as_json_prints_a_record_per_line(two: Project) -> None:
         then = json.loads(following.stdout.readline())
         following.kill()
     assert (first["name"], first["record"]) == ("bob", "mail")
-    assert then == {"name": "new", **two.records("new")[0]}
+    assert then == with_iso_times({"name": "new", **two.records("new")[0]})
 
 
 def test_following_shows_that_a_model_call_is_retried(two: Project) -> None:

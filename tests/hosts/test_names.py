@@ -202,7 +202,7 @@ def test_without_a_broker_mail_waits_commands_fail_and_hosts_show_since_when(
     assert refused.complaint.startswith("teamctl: h2 was not asked: unreachable since ")
     (there,) = town.json("h1", "hosts")["hosts"]
     assert (there["name"], there["state"], there["waiting"]) == ("h2", "unreachable", 1)
-    assert there["since"] <= time.time()
+    assert there["since_unix"] <= time.time()
     missed = town.on("h1", "broadcast", "Anybody?", "--all-hosts")
     assert "warning: h2 was missed: unreachable since " in missed.stderr
     shown = town.on("h1", "team", "--hosts").stdout
