@@ -34,7 +34,7 @@ def diff_of_entry(choice: TeamOptions, paths: TeamPaths, entry_id: str) -> dict[
     """Return the difference that an entry of the queue makes, or made, to the branch.
 
     Raises:
-        TeamError: there is no such entry, or its commits cannot be read.
+        TeamError: the entry does not exist, or its commits cannot be read.
     """
     there = queue.read(paths)
     entry = there.find(entry_id)
@@ -52,7 +52,7 @@ def _ends(source: Source, entry: Entry, into: str) -> tuple[str, str]:
     """Return the commits before and after the work of an entry."""
     if entry.merge and (base := source.find(f"{entry.merge}^1")):
         return base, entry.merge
-    onto = entry.onto or into or "HEAD"  # before the first merge there is no branch
+    onto = entry.onto or into or "HEAD"  # the branch does not exist before the first merge
     base = source.ask("merge-base", onto, entry.commit)
     if not base:
         raise TeamError(f"the commits of {entry.id} are gone from the repository")

@@ -53,7 +53,7 @@ class TeamMail:
             return {"version": self._version, "waiting": len(waiting)}
 
     def find(self, words: str) -> dict[str, Any]:
-        """Return the newest messages that contain all words, and who wrote how many to whom."""
+        """Return the newest messages that contain all words, and the traffic of all that do."""
         wanted = words.lower().split()
         with self._lock:
             every = [*self._delivered.values(), *self._waiting.values()]
