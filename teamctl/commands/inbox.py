@@ -33,7 +33,7 @@ def command(
     post = team_post(choice)
     paths = post.paths
     person = post.person()
-    box = post.inbox(name or person)
+    box = post.inbox(person if name is None else name)
     own = box.owner == person
     note = partial(describe_request, paths)
     boxes = post.persons if own else lambda: [box]

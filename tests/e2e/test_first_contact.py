@@ -65,7 +65,6 @@ def test_an_empty_task_is_refused(project: Project) -> None:
         (("send", "bob", "Are", "you there?"), "send bob 'Are you there?'"),
         (("broadcast", "Stop", "now"), "broadcast 'Stop now'"),
         (("chat", "Fix", "it", "--fresh"), "chat 'Fix it' --fresh"),
-        (("interrupt", "bob", "Do", "this"), "interrupt bob 'Do this'"),
         (("task", "add", "Fix", "it"), "task add 'Fix it'"),
     ],
 )

@@ -42,7 +42,7 @@ def test_a_command_without_standard_output_does_its_work(project: Project, comma
 @pytest.mark.parametrize(
     ("command", "done"),
     [
-        ("team --json", ""),
+        ("team", ""),
         ("send ann hi", "; the message is sent to ann all the same"),
         ("broadcast hi", "; the message is sent all the same"),
         ("spawn bob clerk Go.", "; bob (clerk) is at work all the same"),

@@ -150,14 +150,12 @@ def test_a_request_is_shown_with_the_command_that_answers_it_or_with_its_answer(
     ann.do("teamctl", "reject", "abc1", "--reason", "Not\nyet.")
     for options in (["--peek"], []):
         lines = ann.do("teamctl", "inbox", *options).splitlines()
-        assert lines[0].endswith("ann [plan_approval_request] abc0")
-        assert re.fullmatch(r"  was approved already by you \d+s ago", lines[1])
-        assert lines[2] == "  No 0."
-        assert re.fullmatch(r"  was rejected already by you \d+s ago: Not yet\.", lines[4])
-        assert lines[7:9] == ["  is no longer open: nobody waits for its answer", "  No 2."]
-        assert lines[9].endswith("ann [permission_request] abc3")
+        for line, words in zip(lines, ("abc0: was approved", "abc1: was rejected"), strict=False):
+            assert re.search(rf"{words} already by you \d+s ago(: Not yet\.)?$", line)
+        assert lines[2].endswith("abc2: is no longer open: nobody waits for its answer")
+        assert lines[3].endswith("ann [permission_request] abc3")
         answers = "`teamctl approve abc3` approves it, `teamctl reject abc3 --reason …` rejects it"
-        assert lines[10:] == [f"  {answers}", "  No 3."]
+        assert lines[4:] == [f"  {answers}", "  No 3."]
 
 
 @pytest.mark.parametrize(("to", "options"), [("ann", ["ann"]), ("lead", [])])

@@ -119,13 +119,13 @@ def test_a_finished_job_wakes_its_teammate_and_is_reported_once(team: Project) -
 
 def test_a_job_that_ended_with_its_teammate_s_process_is_reported_once(team: Project) -> None:
     """Nobody else tells the model that the server it began is gone."""
-    team.stage.play("jack", use(("background_run", {"command": "sleep 1000"})), say("It runs."))
-    team.do("teamctl", "spawn", "jack", "builder", "Serve.", "--wait")
-    os.kill(team.wait_for("jack", "idle", turns=2)["pid"], signal.SIGKILL)
-    team.wait_for("jack", "idle", turns=3)
-    told = team.asked("jack")[2].asked.last_text
+    team.stage.play("jill", use(("background_run", {"command": "sleep 1000"})), say("It runs."))
+    team.do("teamctl", "spawn", "jill", "builder", "Serve.", "--wait")
+    os.kill(team.wait_for("jill", "idle", turns=2)["pid"], signal.SIGKILL)
+    team.wait_for("jill", "idle", turns=3)
+    told = team.asked("jill")[2].asked.last_text
     state = "ended with the process of its teammate"
     assert f'<background-job job_id="1" state="{state}">\nsleep 1000\n</background-job>' in told
-    team.do("teamctl", "send", "jack", "Go on.", "--wait")
-    team.wait_for("jack", "idle", turns=4)
-    assert str(team.asked("jack")[-1].body["messages"]).count("<background-job ") == 1
+    team.do("teamctl", "send", "jill", "Go on.", "--wait")
+    team.wait_for("jill", "idle", turns=4)
+    assert str(team.asked("jill")[-1].body["messages"]).count("<background-job ") == 1

@@ -76,7 +76,7 @@ def test_a_hibernating_teammate_stays_idle_and_answers_with_its_whole_conversati
     now = shown(sleepy, "ann")
     assert pid != before["pid"]
     assert (now["pid"], now["status"], now["reason"], now["turns"]) == (pid, "idle", None, 1)
-    assert now["since"] == before["status_since"]
+    assert now["since_unix"] == before["status_since"]
     sleepy.do("teamctl", "send", "ann", "Which colour was it?", "--wait")
     assert "Remember: blue." in str(sleepy.asked("ann", least=2)[1].body["messages"][0])
     assert [one["pid"] for one in sleepy.log("ann", "wakes")] == [pid]

@@ -45,6 +45,7 @@ from tests.waiting import until, wait_until
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 NOBODY: Final = 65534
 # Every user may run it; the interpreter of the tests may be in a home closed to other users.
+LAUNCHER: Final = REPOSITORY / "teamd/launcher"
 PYTHON: Final = f"/usr/bin/python{sysconfig.get_python_version()}"
 CANARY: Final = "sk-canary-4711"
 IDENTITY: Final = ("-c", "user.name=ann", "-c", "user.email=ann@example.org")
@@ -97,7 +98,7 @@ class World:
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder / "person"),
-            "PYTHONPATH": f"{REPOSITORY}:{sysconfig.get_paths()['purelib']}",
+            "PYTHONPATH": f"{REPOSITORY}:{LAUNCHER}:{sysconfig.get_paths()['purelib']}",
             "ANTHROPIC_API_KEY": CANARY,
         }
 
