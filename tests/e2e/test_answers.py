@@ -53,7 +53,7 @@ def test_answering_a_teammate_without_a_request_names_its_state_and_the_next_ste
     start = "; no teamd runs, `teamd start` starts it"
     said = {
         Status.IDLE: f"is idle; `teamctl send bead TEXT` gives it something to do{start}",
-        Status.WORKING: f"works; `teamctl transcript bead -f` shows at what{start}",
+        Status.WORKING: f"is stopped in the middle of its work{start}",
         Status.SHUTDOWN: f"is shut down; `teamctl spawn bead ROLE TASK` wakes it{start}",
     }
     for status, state in said.items():
