@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from teamctl.render import output, tables
 from teamctl.render.tables import Cell, Shape
-from teamd.overview.members import MemberView
+from teamd.overview.members import MemberView, find_failing
 from teamd.overview.notices import NoticeKind
 from teamd.overview.overview import Overview
 from teamd.sandbox import SANDBOXED
@@ -81,25 +81,15 @@ def note_lines(seen: Overview) -> list[Cell]:
         found.append((seen.trouble, "red"))
     for view in seen.members:
         found += _notes(seen, view)
-    found += _failing(seen)
+    # Of an outage there is a notice.
+    failing = (calls for calls in find_failing(seen.members) if not calls.is_outage)
+    found += [(f"{', '.join(calls.names)}: {calls.cause}", "yellow") for calls in failing]
     if seen.ahead:
         found.append((seen.ahead.line, "cyan"))
     if seen.team.sandbox and seen.members:
         calm = seen.team.sandbox.startswith(SANDBOXED)
         found.append((f"sandbox: {seen.team.sandbox}", "bright_black" if calm else "yellow"))
     return found
-
-
-def _failing(seen: Overview) -> Iterator[Cell]:
-    """Yield a line for each cause that calls of the model fail for, unless a notice says it."""
-    told = [one.text for one in seen.notices if one.kind is NoticeKind.OUTAGE]
-    causes = dict[str, list[str]]()
-    for view in seen.members:
-        if view.retry:
-            causes.setdefault(view.retry.cause, []).append(view.name)
-    for cause, names in causes.items():
-        if not any(cause in text for text in told):
-            yield f"{', '.join(names)}: {cause}", "yellow"
 
 
 def _notes(seen: Overview, view: MemberView) -> Iterator[Cell]:

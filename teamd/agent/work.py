@@ -71,7 +71,9 @@ class Presence:
         if self._shown.doing is not None:
             cause = shorten(self.mask.text(cause))
             begins = None if seconds is None else time.time() + seconds
-            retry = Retry(attempt=attempt, attempts=attempts, cause=cause, next=begins)
+            before = self._shown.retry
+            since = time.time() if before is None else before.since
+            retry = Retry(attempt, attempts, cause, next=begins, since=since)
             self._write(replace(self._shown, retry=retry))
 
     def end_retry(self) -> None:

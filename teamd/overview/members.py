@@ -250,6 +250,39 @@ def look_at(
     )
 
 
+OUTAGE_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class FailingCalls:
+    """Model calls that fail for one cause, and are tried again.
+
+    Attributes:
+        since: when the first of them failed, in seconds since the epoch.
+    """
+
+    cause: str
+    names: tuple[str, ...]
+    since: float
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether they have failed for so long that a person should know."""
+        return time.time() - self.since >= OUTAGE_SECONDS
+
+
+def find_failing(members: Iterable[MemberView]) -> list[FailingCalls]:
+    """Return the failing model calls of members, by their causes."""
+    by_cause = dict[str, list[tuple[str, float]]]()
+    for view in members:
+        if (retry := view.retry) is not None:
+            by_cause.setdefault(retry.cause, []).append((view.name, retry.since))
+    return [
+        FailingCalls(cause, tuple(name for name, _ in calls), min(since for _, since in calls))
+        for cause, calls in by_cause.items()
+    ]
+
+
 def describe_retry(retry: Retry) -> str:
     """Describe the next attempt with its cause and time."""
     said = f"retrying {retry.attempt}/{retry.attempts}: {retry.cause}"

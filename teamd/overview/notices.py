@@ -18,11 +18,10 @@ from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.mail.lines import explain_rejected
 from teamd.messages import LEAD
-from teamd.overview.members import MemberView, OpenRequest
+from teamd.overview.members import OUTAGE_SECONDS, MemberView, OpenRequest, find_failing
 from teamd.team.member import Member
 from teamd.team.states import Status
 
-_OUTAGE_SECONDS: Final = 60.0
 _WORDS: Final = 100  # characters of the lead's last words
 _LONGEST: Final = 300  # characters of a request; `teamctl requests` shows the rest
 
@@ -109,17 +108,17 @@ def describe_stopped(paths: TeamPaths, members: Iterable[MemberView]) -> list[No
 
 def describe_outages(paths: TeamPaths, members: Iterable[MemberView]) -> Iterator[Notice]:
     """Yield a notice for each cause for which calls of the model have failed for a minute."""
-    failing = [view for view in members if view.retry is not None and view.since is not None]
-    for cause in dict.fromkeys(view.retry.cause for view in failing if view.retry):
-        views = [view for view in failing if view.retry and view.retry.cause == cause]
-        since = min(view.since for view in views if view.since is not None)
-        minutes = int((time.time() - since) / _OUTAGE_SECONDS)
-        if minutes:
-            who = ", ".join(view.name for view in views)
-            text = f"calls of the model have failed for {minutes} min ({who}): {cause}"
-            command = paths.team_command("teamctl doctor")
+    for calls in find_failing(members):
+        if calls.is_outage:
+            minutes = int((time.time() - calls.since) / OUTAGE_SECONDS)
+            who = ", ".join(calls.names)
+            text = f"calls of the model have failed for {minutes} min ({who}): {calls.cause}"
             yield Notice(
-                NoticeKind.OUTAGE, text, (command,), effect="checks the server", time=since
+                NoticeKind.OUTAGE,
+                text,
+                (paths.team_command("teamctl doctor"),),
+                effect="checks the server",
+                time=calls.since,
             )
 
 

@@ -49,12 +49,14 @@ class Retry:
         cause: why the last attempt failed.
         next: when it starts or started, in seconds since the epoch; `None` while it waits for its
             turn because the server has refused several calls.
+        since: when the call failed for the first time, likewise.
     """
 
     attempt: int
     attempts: int
     cause: str
     next: float | None
+    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,10 @@ class Activity:
                 since=found["since"],
                 doing=Doing(**found["doing"]) if found["doing"] else None,
                 context=found["context"],
-                retry=Retry(**found["retry"]) if found["retry"] else None,
+                # A teammate of an older version does not say when its call failed first.
+                retry=Retry(**{"since": found["since"], **found["retry"]})
+                if found["retry"]
+                else None,
                 memory_bytes=found["memory_bytes"],
             )
         except _DAMAGED:

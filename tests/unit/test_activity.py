@@ -27,7 +27,7 @@ _TEXTS: Final = st.text(max_size=300).map(shorten)
 
 
 def saying(what: str, cause: str = "busy") -> Activity:
-    retry = Retry(attempt=7, attempts=10, cause=cause, next=1711234567.89)
+    retry = Retry(attempt=7, attempts=10, cause=cause, next=1711234567.89, since=1711234560.0)
     doing = Doing(kind=TOOL, what=what)
     return Activity(process=_ME, since=1711234567.89, doing=doing, context=0.25, retry=retry)
 

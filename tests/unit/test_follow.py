@@ -115,7 +115,7 @@ def test_a_retry_is_reported_once_although_its_time_runs_down(paths: TeamPaths) 
     Roster(paths).update(lambda team: team.with_member(member))
 
     def look(attempt: int, begins: float) -> Overview:
-        retry = Retry(attempt=attempt, attempts=9, cause="busy", next=begins)
+        retry = Retry(attempt=attempt, attempts=9, cause="busy", next=begins, since=begins)
         doing = Doing(kind=MODEL, what="m")
         activity = Activity(process=own, since=1.0, doing=doing, retry=retry)
         write_activity(paths.activity("ada"), activity)

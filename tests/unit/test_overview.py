@@ -237,7 +237,7 @@ def test_a_teamd_of_another_version_is_a_notice(
 
 def test_a_retry_shows_its_number_cause_and_time() -> None:
     soon, now = time.time() + 57.2, time.time() - 1
-    retry = Retry(attempt=7, attempts=10, cause="connection refused", next=soon)
+    retry = Retry(attempt=7, attempts=10, cause="connection refused", next=soon, since=now)
     assert describe_retry(retry) == "retrying 7/10: connection refused, next in 57 s"
     for begun in (now, None):
         assert describe_retry(replace(retry, next=begun)) == "retrying 7/10: connection refused"
@@ -245,7 +245,7 @@ def test_a_retry_shows_its_number_cause_and_time() -> None:
 
 def test_a_retry_and_the_end_of_a_pause_are_described(paths: TeamPaths) -> None:
     add(paths, "ann", Status.WORKING)
-    retry = Retry(attempt=2, attempts=10, cause="busy", next=None)
+    retry = Retry(attempt=2, attempts=10, cause="busy", next=None, since=time.time())
     say(paths, "ann", doing=Doing(kind="model", what="claude"), retry=retry)
     assert see(paths).describes == "retrying 2/10: busy"
     assert see(paths).to_json()["retry"]["text"] == "retrying 2/10: busy"

@@ -78,6 +78,10 @@ def test_a_retry_is_shown_until_it_is_over(tmp_path: Path) -> None:
     assert retry.next is not None
     assert 56 < retry.next - since < 60
     assert shown(path).since == since  # the activity itself is unchanged
+    mine.begin_retry("another cause", 1, 8, 10)
+    again = shown(path).retry
+    assert again is not None
+    assert again.since == retry.since >= since, "when the call failed for the first time"
     mine.end_retry()
     assert shown(path).retry is None
     assert shown(path).doing is not None

@@ -148,11 +148,10 @@ def working(paths: TeamPaths, name: str, *, cause: str, seconds: float, **facts:
     """Let a running process report that its model calls have failed for so long."""
     me = Identity.own()
     add(paths, name, status="working", pid=me.pid, started=me.started, **facts)
-    retry = Retry(attempt=3, attempts=10, cause=cause, next=None)
-    doing = Doing("model", "m")
-    since = time.time() - seconds
+    retry = Retry(3, 10, cause, next=None, since=time.time() - seconds)
+    doing = Doing("tool", "task: look")  # its subagent asks the model
     paths.activities.mkdir(exist_ok=True)
-    activity = Activity(process=me, since=since, doing=doing, retry=retry)
+    activity = Activity(process=me, since=time.time() - 7200, doing=doing, retry=retry)
     write_activity(paths.activity(name), activity)
 
 
