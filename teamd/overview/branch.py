@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from teamd.errors import StoreError, TeamError
 from teamd.files import files
+from teamd.files.file_stamp import Version, version_of
 from teamd.files.paths import TeamPaths
 from teamd.team.roster import Team
 
@@ -48,15 +51,35 @@ def read_ahead(paths: TeamPaths, team: Team) -> BranchAhead | None:
     """Return how far the queue's branch is ahead; `None` if it is not, or cannot be read."""
     if (place := team.merges) is None or not _may_exist(*place):
         return None
+    return _read_ahead(*place, paths.work, _versions(*place))
+
+
+@lru_cache(maxsize=16)
+def _read_ahead(
+    folder: Path, into: str, work: Path, _versions: tuple[Version | float | None, ...]
+) -> BranchAhead | None:
+    """Run git, but only if a branch may have moved: live views ask several times a second."""
     from teamd.copies.move_branch import count_ahead  # noqa: PLC0415 -- only if there is a branch
     from teamd.copies.source import Source  # noqa: PLC0415 -- the same
 
-    folder, into = place
     try:
-        onto, count = count_ahead(Source.of(folder, [paths.work]), into)
+        onto, count = count_ahead(Source.of(folder, [work]), into)
     except TeamError:
         return None
     return BranchAhead(into, onto, count) if count else None
+
+
+def _versions(folder: Path, branch: str) -> tuple[Version | float | None, ...]:
+    """Return the versions of the files that name the commits of both branches."""
+    git = folder / ".git"
+    if not git.is_dir():
+        return (time.monotonic(),)  # a linked working tree: always another one
+    try:
+        head = (files.read(git / "HEAD") or b"").decode(errors="replace")
+    except StoreError:
+        head = ""
+    refs = ("HEAD", head.removeprefix("ref: ").strip(), f"refs/heads/{branch}", "packed-refs")
+    return tuple(version_of(git / ref) for ref in refs)
 
 
 def _may_exist(folder: Path, branch: str) -> bool:

@@ -11,6 +11,9 @@ import pytest
 
 from teamd.copies import move_branch, record
 from teamd.copies.source import GitKilled, Source
+from teamd.files.paths import TeamPaths
+from teamd.overview.branch import BranchAhead, read_ahead
+from teamd.team.roster import Team
 from tests.e2e.harness import Project
 from tests.queues import CHECK, Yard
 from tests.repositories import commit, git
@@ -62,6 +65,34 @@ def test_work_is_merged_in_order_and_returned_after_a_conflict_or_failure(
     assert yard.git("status", "--porcelain") == "?? team.toml\n?? turns.json"
     yard.git("merge", "-q", "team/main")
     assert "ahead of" not in project.do("teamctl", "queue")
+
+
+def test_git_counts_the_commits_again_only_if_a_branch_has_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`top` and the page ask several times a second."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    commit(folder, "first", a="1\n")
+    paths, team = TeamPaths(folder / ".team"), Team(merges=(folder, "team/main"))
+    assert read_ahead(paths, team) is None
+    git(folder, "switch", "-q", "-c", "team/main")
+    for number in range(2):
+        commit(folder, "more", a=f"{number + 2}\n")
+    git(folder, "switch", "-q", "main")
+    path = os.environ["PATH"]
+    ahead = read_ahead(paths, team)
+    assert ahead is not None
+    monkeypatch.setenv("PATH", str(tmp_path))  # there is no git
+    assert read_ahead(paths, team) == ahead == BranchAhead("team/main", "main", 2)
+    monkeypatch.setenv("PATH", path)
+    git(folder, "pack-refs", "--all")
+    git(folder, "merge", "-q", "team/main~1")
+    left = read_ahead(paths, team)
+    assert left == BranchAhead("team/main", "main", 1)
+    git(folder, "merge", "-q", "team/main")
+    assert read_ahead(paths, team) is None
 
 
 def test_proven_work_is_queued_automatically_and_returned_if_it_is_not_merged(
