@@ -86,7 +86,8 @@ class Permissions:
         if self.pushes and (command := self._read_push(self.pushes, arguments)):
             push = self.pushes.prepare(command)
             judgement = self._judge_push(push, arguments)
-            self.pushes.ready[key] = push
+            if judgement.then is not Decision.ASK:
+                self.pushes.ready[key] = push
         else:
             judgement = self._judge(self._call(tool, arguments))
         if judgement.then is Decision.ASK:

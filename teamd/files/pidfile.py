@@ -80,8 +80,7 @@ def find_other_version(paths: TeamPaths) -> str | None:
 
     It is empty for a teamd from before versions were recorded.
     """
-    found = _read(paths)
-    version = str(found.get("version", ""))
+    version = str(_read(paths).get("version", ""))
     return None if version == __version__ or supervisor(paths) is None else version
 
 

@@ -40,13 +40,22 @@ class FinishReader:
             return None
         lead = next((view for view in members if view.name == LEAD), None)
         if lead is None or lead.state == Status.SHUTDOWN:
-            time_done, count = self._board()
-            seen = self._seen_since(time_done)
-            return None if seen else describe_board_done(self._paths, count, time_done)
+            return self._read_board_done()
         turn = self._last_turn()
         if turn is None or turn.outcome != "end_turn" or self._seen_since(turn.time):
             return None
         return describe_lead_done(self._paths, turn.text, turn.time) if turn.text.strip() else None
+
+    def _read_board_done(self) -> Notice | None:
+        try:
+            changed = self._paths.tasks.stat().st_mtime
+        except OSError:
+            return None
+        if self._seen_since(changed):  # most often, and the board need not be read
+            return None
+        time_done, count = self._board()
+        seen = self._seen_since(time_done)
+        return None if seen else describe_board_done(self._paths, count, time_done)
 
     def _seen_since(self, moment: float) -> bool:
         try:
