@@ -30,9 +30,6 @@ from teamd.transcript.records import Delivered, mail_in
 _CALM_SECONDS: Final = 0.5
 RECHECK_SECONDS: Final = 0.25  # see `teamd.files.watch.wait_for`
 _MAIL: Final = b'{"record": "%s"' % Delivered.kind.encode()
-# As `teamd.tools` writes them into the file of a job.
-_RUNNING: Final = "running"
-_SUBAGENT: Final = "task: "
 Choose = Callable[[Team], list[Member]]
 
 
@@ -104,7 +101,7 @@ def runs_subagent(paths: TeamPaths) -> bool:
             json.loads(files.read(one) or b"{}") for one in list_files(paths.jobs(LEAD), "*.json")
         ]
         return any(
-            job.get("state") == _RUNNING and str(job.get("what")).startswith(_SUBAGENT)
+            job.get("subagent") is True and job.get("ended") is None
             for job in jobs
             if isinstance(job, dict)
         )

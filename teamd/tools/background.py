@@ -48,6 +48,8 @@ class Job:
         what: the command, or the task.
         state: `running`, or how it ended, in words.
         started: seconds since the epoch.
+        ended: likewise; `None` while it runs.
+        subagent: whether it is a subagent, which comes to its end; a command may be a server.
     """
 
     id: str
@@ -55,6 +57,7 @@ class Job:
     state: str
     started: float
     ended: float | None = None
+    subagent: bool = False
 
     @property
     def runs(self) -> bool:
@@ -77,7 +80,8 @@ class Job:
                 raise ValueError(words)  # noqa: TRY301 -- handled like invalid JSON
         except (ValueError, KeyError, TypeError, RecursionError):  # a power cut left half of it
             return cls(id=str(number), what=LOST, state=INTERRUPTED, started=0.0, ended=0.0)
-        return cls(id=str(number), **words, started=started, ended=ended)
+        subagent = fields.get("subagent") is True
+        return cls(id=str(number), **words, started=started, ended=ended, subagent=subagent)
 
 
 class Jobs:
@@ -98,12 +102,13 @@ class Jobs:
             if job.runs:  # in an earlier process, with which it ended
                 self._keep(replace(job, state=INTERRUPTED, ended=time.time()))
 
-    def start(self, what: str, work: Work) -> Job:
+    def start(self, what: str, work: Work, *, subagent: bool = False) -> Job:
         """Begin a job.
 
         Args:
             what: a description for later readers.
             work: gets a sink for its output and returns how it ended, in words.
+            subagent: see `Job`.
 
         Raises:
             ToolError: too many jobs are running.
@@ -114,7 +119,7 @@ class Jobs:
             raise ToolError(f"{MOST_RUNNING} jobs run already; {mend}")
         directories.make_safe_directory(self._folder)
         number = max(map(int, self._jobs), default=0) + 1
-        job = Job(id=str(number), what=what, state=RUNNING, started=time.time())
+        job = Job(id=str(number), what=what, state=RUNNING, started=time.time(), subagent=subagent)
         spool = OutputFile(self._output(job.id), OUTPUT_BYTES)
         self._keep(job)
         self._forget_old()

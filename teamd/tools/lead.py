@@ -244,7 +244,8 @@ class DelegateTask(Tool[DelegateTaskInput]):
             output(summary.encode())
             return "done"
 
-        return f"job_id: {self.jobs.start(f'task: {arguments.prompt}', work).id}"
+        job = self.jobs.start(f"task: {arguments.prompt}", work, subagent=True)
+        return f"job_id: {job.id}"
 
 
 class TeamInput(Input):

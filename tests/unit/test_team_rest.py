@@ -109,16 +109,17 @@ def test_the_check_of_a_task_is_work_of_its_owner(served: TeamPaths) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "state", "works"),
-    [("task: Find it.", "running", True), ("task: Find it.", "done", False),
-     ("sleep 9", "running", False)],
-)  # fmt: skip
+    ("subagent", "ended", "works"),
+    [(True, None, True), (True, 2.0, False), (False, None, False)],
+    ids=["running", "ended", "a command"],
+)
 def test_a_subagent_in_the_background_is_work_of_the_lead(
-    served: TeamPaths, what: str, state: str, *, works: bool
+    served: TeamPaths, *, subagent: bool, ended: float | None, works: bool
 ) -> None:
     enrol(served, lead=Status.IDLE)
     served.jobs(LEAD).mkdir(parents=True)
-    job = Job(id="1", what=what, state=state, started=1.0)
+    facts = {"id": "1", "what": "task: Find it.", "state": "running"}
+    job = Job(**facts, started=1.0, ended=ended, subagent=subagent)
     (served.jobs(LEAD) / "1.json").write_bytes(job.encode())
     watched = Watched(served)
     assert not watched.rests_after(0)
