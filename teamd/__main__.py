@@ -144,7 +144,7 @@ def restart(choice: TeamOptions, *, timeout: float, as_json: bool) -> int:
 def status(choice: TeamOptions, as_json: bool) -> int:  # noqa: FBT001 -- click's
     """Show whether a supervisor runs, the states of its team, and who needs you."""
     paths = choice.existing()
-    seen = OverviewReader(paths, costs=False).read(choice.waiting(paths))
+    seen = OverviewReader(paths, costs=False, copies=False).read(choice.waiting(paths))
     pid, notices = seen.supervisor, list(seen.notices)
     if as_json:
         facts: dict[str, Any] = {"running": pid is not None, "pid": pid, "team": str(paths.root)}

@@ -26,7 +26,7 @@ class Footer:
     """
 
     def __init__(self, paths: TeamPaths) -> None:
-        self._reader = OverviewReader(paths, costs=False)
+        self._reader = OverviewReader(paths, costs=False, copies=False)
         self._spending = Spending(paths)
         self.text = ""
 

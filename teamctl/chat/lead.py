@@ -43,7 +43,7 @@ def needs(paths: TeamPaths, told: Container[str]) -> Iterator[str]:
         paths: the team.
         told: the ids of requests to leave out.
     """
-    for one in OverviewReader(paths, costs=False).read().notices:
+    for one in OverviewReader(paths, costs=False, copies=False).read().notices:
         if one.kind is NoticeKind.WAITING and one.request not in told:
             yield one.text
             yield f"  {explain_answer(one.request)}"

@@ -126,7 +126,7 @@ class WorkWatch:
         ends = [one for one in since.records() if isinstance(one, TurnEnded)]
         said = [one.text for one in ends if explain_end(LEAD, one) is None and one.text.strip()]
         names = {one.name for one in members}
-        seen = OverviewReader(self._paths, costs=False).read()
+        seen = OverviewReader(self._paths, costs=False, copies=False).read()
         views = [view for view in seen.members if view.name in names]
         own = explain_end(LEAD, ends[-1])
         # Also a request to the lead: the lead has ended its turn without an answer.
@@ -189,7 +189,7 @@ class _ProgressTable:
 
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
-        self._reader = OverviewReader(paths, costs=False)
+        self._reader = OverviewReader(paths, costs=False, copies=False)
         self._spending = Spending(paths)
 
     def draw(self, names: set[str]) -> RenderableType:

@@ -151,7 +151,7 @@ def _refuse_teammate(paths: TeamPaths, name: str, waiting: Sequence[Approval]) -
     """
     if Roster(paths).read().find(name) is None:
         return
-    seen = OverviewReader(paths, costs=False).read()
+    seen = OverviewReader(paths, costs=False, copies=False).read()
     mate = seen.find(name)
     assert mate is not None  # noqa: S101 -- the overview contains every member
     yours = [one for one in waiting if one.may_be_answered_by(USER)]

@@ -78,7 +78,7 @@ def _figure(number: int | None) -> str:
 def _count_waiting(team: teams.TeamFacts) -> dict[str, int | None]:
     """Count what waits for the person: requests and mail; `None` if that cannot be read."""
     try:
-        seen = OverviewReader(team.paths, costs=False).read()
+        seen = OverviewReader(team.paths, costs=False, copies=False).read()
     except TeamError:
         return {"requests": None, "mail": None}
     return {"requests": len(seen.waiting), "mail": seen.unread}

@@ -49,7 +49,7 @@ def command(
     if not choose(Roster(paths).read()):
         raise TeamError("there is nobody to wait for; `teamctl spawn` starts a teammate")
     members = _wait(paths, choose, timeout)
-    seen = OverviewReader(paths).read()
+    seen = OverviewReader(paths, costs=False, copies=False).read()
     ended = [(one, *_ended(one, seen)) for one in members]
     if everybody:
         paths.note_seen()
