@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from teamd.settings.load import parse, read_file
 from teamd.settings.loaded_settings import Reading, load, read
-from teamd.settings.schema import Settings, Teammate, changes
+from teamd.settings.schema import Settings, Teammate
 
-__all__ = ["Reading", "Settings", "Teammate", "changes", "load", "parse", "read", "read_file"]
+__all__ = ["Reading", "Settings", "Teammate", "load", "parse", "read", "read_file"]

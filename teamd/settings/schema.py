@@ -28,7 +28,6 @@ from teamd.settings.kinds import (
     higher,
     higher_limit,
     if_set,
-    keys_of,
     outside,
     removed,
     replaced,
@@ -477,32 +476,3 @@ TABLES: Final = {
     "teammates": TEAMMATE,
     "permissions": PERMISSION,
 }  # by the field that holds them
-
-
-def changes(old: Settings, new: Settings) -> list[str]:
-    """Return the dotted keys that differ, in the order of `team.toml`.
-
-    An added or removed teammate is `teammate.alice`; a changed one is `teammate.alice.prompt`.
-    The order of teammates does not matter; that of permissions does, and they are one key.
-    """
-    different = []
-    for section in SECTIONS:
-        different += _between(section, getattr(old, section), getattr(new, section))
-    models = {**old.prices, **new.prices}
-    changed = (model for model in models if old.prices.get(model) != new.prices.get(model))
-    different += [f"{PRICES}.{model}" for model in changed]
-    roles = {**old.roles, **new.roles}
-    for name in roles:
-        different += _between(f"{ROLE}.{name}", old.roles.get(name), new.roles.get(name))
-    before = {teammate.name: teammate for teammate in old.teammates}
-    after = {teammate.name: teammate for teammate in new.teammates}
-    for name in before | after:
-        different += _between(f"{TEAMMATE}.{name}", before.get(name), after.get(name))
-    return different + [PERMISSION] * (old.permissions != new.permissions)
-
-
-def _between(place: str, old: Any, new: Any) -> list[str]:
-    if old is None or new is None:
-        return [place]
-    keys = keys_of(type(old))
-    return [f"{place}.{key}" for key in keys if getattr(old, key) != getattr(new, key)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from teamd import settings
 from teamd.errors import TeamError
@@ -12,6 +12,8 @@ from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.messages import MAX_MESSAGE_BYTES
 from teamd.settings import Reading, Settings
+from teamd.settings.kinds import keys_of
+from teamd.settings.schema import PERMISSION, PRICES, ROLE, SECTIONS, TEAMMATE
 from teamd.team.heartbeat import HeartbeatPolicy
 
 # A running supervisor follows no change of these.
@@ -57,8 +59,8 @@ class LiveSettings:
     def changes_of(self, found: Reading) -> list[str]:
         """Return the keys whose values differ from those in force, in the order of `team.toml`."""
         new = found.settings
-        kept = [key for key in settings.changes(self.at_start, new) if key in _FIXED]
-        return [*kept, *(key for key in settings.changes(self.now, new) if key not in _FIXED)]
+        kept = [key for key in changes(self.at_start, new) if key in _FIXED]
+        return [*kept, *(key for key in changes(self.now, new) if key not in _FIXED)]
 
     def note_waiting(self, journal: Journal) -> None:
         """Log which settings wait: a service has no terminal to print them."""
@@ -125,3 +127,32 @@ def when_it_counts(key: str) -> str:
     if key in _FIXED:
         return "waits for `teamd restart`"
     return next(clause for begun, clause in _WHEN.items() if key.startswith(begun))
+
+
+def changes(old: Settings, new: Settings) -> list[str]:
+    """Return the dotted keys that differ, in the order of `team.toml`.
+
+    An added or removed teammate is `teammate.alice`; a changed one is `teammate.alice.prompt`.
+    The order of teammates does not matter; that of permissions does, and they are one key.
+    """
+    different = []
+    for section in SECTIONS:
+        different += _between(section, getattr(old, section), getattr(new, section))
+    models = {**old.prices, **new.prices}
+    changed = (model for model in models if old.prices.get(model) != new.prices.get(model))
+    different += [f"{PRICES}.{model}" for model in changed]
+    roles = {**old.roles, **new.roles}
+    for name in roles:
+        different += _between(f"{ROLE}.{name}", old.roles.get(name), new.roles.get(name))
+    before = {teammate.name: teammate for teammate in old.teammates}
+    after = {teammate.name: teammate for teammate in new.teammates}
+    for name in before | after:
+        different += _between(f"{TEAMMATE}.{name}", before.get(name), after.get(name))
+    return different + [PERMISSION] * (old.permissions != new.permissions)
+
+
+def _between(place: str, old: Any, new: Any) -> list[str]:
+    if old is None or new is None:
+        return [place]
+    keys = keys_of(type(old))
+    return [f"{place}.{key}" for key in keys if getattr(old, key) != getattr(new, key)]

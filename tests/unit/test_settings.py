@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from teamd.errors import SettingsError
-from teamd.settings import Settings, Teammate, changes, load, parse
+from teamd.settings import Settings, Teammate, load, parse
 from teamd.settings.kinds import keys_of
 from teamd.settings.load import MAX_FILE_BYTES
 from teamd.settings.schema import (
@@ -28,6 +28,7 @@ from teamd.settings.schema import (
     ToolSettings,
     common_tool_settings,
 )
+from teamd.supervisor.live_settings import changes
 
 SCALARS = (
     st.text(st.characters(exclude_categories=["Cs"]), max_size=80)

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from teamd.errors import SettingsError, TeamError
 from teamd.messages import check_name
-from teamd.settings import Settings, Teammate, changes, parse
+from teamd.settings import Settings, Teammate, parse
 from teamd.settings.kinds import keys_of
 from teamd.settings.schema import SECTIONS, Permission, PriceSettings, TeamSettings
 from teamd.settings.write import init_text, with_keys, with_teammate
+from teamd.supervisor.live_settings import changes
 
 SETTING = re.compile(r"^# ([a-z_]+ = .*)", re.MULTILINE)
 KEYS = {"name": "h1", "servers": ["tls://h1:4222"]}
