@@ -463,3 +463,9 @@ def disables_sandbox(value: object, _base: object) -> bool:
 def switched_off(value: object, base: object) -> bool:
     """A protection that was on."""
     return bool(base) and not value
+
+
+def switched_off_here(value: object, base: object) -> bool:
+    """A protection that was on, or that a missing key left to the team's decision."""
+    strength: dict[object, int] = {True: 2, None: 1, False: 0}
+    return strength[value] < strength[base]

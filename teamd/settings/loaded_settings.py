@@ -22,10 +22,13 @@ from teamd.settings.schema import (
     HostSettings,
     Permission,
     Settings,
+    Teammate,
+    ToolOverrides,
 )
 from teamd.settings.trust import TrustStore
 
 _MOST_KEYS: Final = 12  # in one sentence
+_OVERRIDES: Final = tuple(one.name for one in fields(ToolOverrides))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,7 @@ class Loosened:
 
     Attributes:
         key: its key as in `changes`, or the key of a table that waits for trust as a whole.
-        value: the value in the file.
+        value: the value in the file; `None` if the file has none any more.
         instead: the value in force while the file is not trusted; `None` for no value.
     """
 
@@ -48,8 +51,10 @@ class Loosened:
 
     def __str__(self) -> str:
         """Return the setting on one line, never cut: the end of a command matters, too."""
-        otherwise = "none" if self.instead is None else _spell(self.instead)
-        return f"{self.key} = {_spell(self.value)}  (otherwise {otherwise})"
+        value, otherwise = (
+            "none" if one is None else _spell(one) for one in (self.value, self.instead)
+        )
+        return f"{self.key} = {value}  (otherwise {otherwise})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +184,7 @@ def confine(
         default: the settings without a file.
         before: the settings of the file when it was last confirmed.
     """
-    confining = _Confining()
+    confining = _Confining(again=before is not None and _shifts_rights(found, before))
     kept: dict[str, Any] = {}
     for name in SECTIONS:
         last = getattr(before, name, None)
@@ -196,15 +201,38 @@ def confine(
     return Settings(**kept), tuple(confining.loosened), tuple(confining.waiting)
 
 
+def _shifts_rights(found: Settings, before: Settings) -> bool:
+    """Return whether other roles or teammates could give somebody rights confirmed for another.
+
+    A teammate that takes another role, or loses a key that limits it alone, does. A new teammate
+    does only in a role of the file; another has the rights of every teammate that is spawned.
+    """
+    rights = {one.name.lower(): _rights(one) for one in found.teammates}
+    known = {one.name.lower(): _rights(one) for one in before.teammates}
+    moved = any(rights.get(name) != last for name, last in known.items())
+    joined = any(
+        one.role in found.roles for one in found.teammates if one.name.lower() not in known
+    )
+    changed = any(found.roles.get(role) != last for role, last in before.roles.items())
+    return moved or joined or changed
+
+
+def _rights(teammate: Teammate) -> Teammate:
+    """Return a teammate without the keys that have nothing to do with its rights."""
+    return replace(teammate, name="", prompt="", model=None, effort=None)
+
+
 class _Confining:
     """Replaces the settings of one file that loosen and were not confirmed with their values.
 
     Attributes:
+        again: whether what a role or a teammate can override must be confirmed again.
         loosened: all that loosen.
         waiting: those that were replaced.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, again: bool) -> None:
+        self.again = again
         self.loosened: list[Loosened] = []
         self.waiting: list[Loosened] = []
 
@@ -221,6 +249,8 @@ class _Confining:
                 confirmed = before is not None and (
                     value == last or not declared.loosens(value, last)
                 )
+                if self.again and key in _OVERRIDES:
+                    confirmed = False
                 self._note(f"{place}.{key}", value, instead, confirmed=confirmed)
                 if not confirmed:
                     kept[key] = instead
@@ -228,19 +258,24 @@ class _Confining:
 
     def table(self, field: str, table: Any, before: Any) -> Any:
         """Return the tables of one name, such as `[[teammate]]`, without the values that loosen."""
+        named = isinstance(table, Mapping)
         known = {} if before is None else _rows(before)
+        rows = _rows(table)
+        if named:  # a file cannot remove what was confirmed, such as a price or a protected place
+            rows = {name: _without_options(row) for name, row in known.items()} | rows
         kept = {}
-        for name, row in _rows(table).items():
-            place = f"{TABLES[field]}.{bare(name)}"
-            if _is_refused(row):
-                named = isinstance(table, Mapping)  # a rule has only a number
-                confirmed = known.get(name) == row if named else row in known.values()
-                self._note(place, row, None, confirmed=confirmed)
-                if confirmed:
-                    kept[name] = row
-            else:
-                kept[name] = self.section(place, row, _without_options(row), known.get(name))
-        return kept if isinstance(table, Mapping) else tuple(kept.values())
+        for name, row in rows.items():
+            place, last = f"{TABLES[field]}.{bare(name)}", known.get(name)
+            if not _is_refused(row):
+                kept[name] = self.section(place, row, _without_options(row), last)
+                continue
+            written, instead = (table.get(name), last) if named else (row, None)
+            confirmed = written == last if named else row in known.values()
+            self._note(place, written, instead, confirmed=confirmed)
+            counts = row if confirmed else instead
+            if counts is not None:
+                kept[name] = counts
+        return kept if named else tuple(kept.values())
 
     def _note(self, key: str, value: Any, instead: Any, *, confirmed: bool) -> None:
         found = Loosened(key=key, value=value, instead=instead)
@@ -255,10 +290,11 @@ def _tighter(loosens: Loosens, default: Any, last: Any) -> Any:
 
 
 def _rows(table: Any) -> dict[str, Any]:
-    """Return the rows of a table by their names, or by their numbers if they have no name."""
+    """Return rows by name, a teammate's in lower case, or by number if they have no name."""
     if isinstance(table, Mapping):
         return dict(table)
-    return {getattr(row, "name", str(number)): row for number, row in enumerate(table, start=1)}
+    numbered = enumerate(table, start=1)
+    return {getattr(row, "name", str(number)).lower(): row for number, row in numbered}
 
 
 def _is_refused(row: Any) -> bool:

@@ -33,6 +33,7 @@ from teamd.settings.kinds import (
     replaced,
     setting,
     switched_off,
+    switched_off_here,
 )
 
 Effort: TypeAlias = Literal["low", "medium", "high", "xhigh", "max"]
@@ -371,7 +372,9 @@ class Teammate(ToolOverrides):
     plan: bool = setting(
         False, FLAG, "it acts only on a plan that you approved", loosens=switched_off
     )
-    worktree: bool | None = setting(None, FLAG, "a working copy of its own", loosens=switched_off)
+    worktree: bool | None = setting(
+        None, FLAG, "a working copy of its own", loosens=switched_off_here
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any, Final, get_args, get_type_hints
 
 import pytest
 import tomli_w
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from teamd.settings import Reading, Settings, parse, read
@@ -138,6 +138,7 @@ def test_a_tightening_setting_counts_at_once(file: Path) -> None:
     assert found.settings == parse(tight.encode(), path=file)
 
 
+ANN: Final = '[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Go."\n'
 LIMITS: Final = "[limits]\ncalls_per_wake = 3\nteam_usd = 5.0\n[tools]\nenv = ['PATH']\n"
 
 
@@ -201,12 +202,161 @@ def test_a_confirmed_price_of_one_model_confirms_that_of_no_other(file: Path) ->
 
 
 def test_a_teammate_that_needs_a_plan_keeps_needing_one(file: Path) -> None:
-    ann = '[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Go."\n'
-    trust(file, f"{ann}plan = true\n")
-    found = read_text(file, ann)
+    trust(file, f"{ANN}plan = true\n")
+    found = read_text(file, ANN)
     assert keys(found) == ["teammate.ann.plan"]
     assert found.settings.teammates[0].plan
-    assert keys(read_text(file, ann.replace("ann", "bob"))) == []
+    assert keys(read_text(file, ANN.replace("ann", "bob"))) == []
+
+
+COPIES: Final = "[team]\nworktree = true\n"
+
+
+@pytest.mark.parametrize(
+    ("confirmed", "written", "counts"),
+    [
+        ("", "worktree = false\n", None),
+        ("worktree = true\n", "worktree = false\n", True),
+        ("worktree = true\n", "", True),
+    ],
+)
+def test_a_confirmed_copy_is_not_taken_from_a_teammate(
+    confirmed: str, written: str, counts: bool | None, file: Path
+) -> None:
+    trust(file, COPIES + ANN + confirmed)
+    found = read_text(file, COPIES + ANN + written)
+    assert keys(found) == ["teammate.ann.worktree"]
+    assert found.settings.teammates[0].worktree is counts
+
+
+def test_a_new_teammate_works_in_a_copy_like_the_team(file: Path) -> None:
+    trust(file, COPIES)
+    found = read_text(file, f"{COPIES}{ANN}worktree = false\n")
+    assert keys(found) == ["teammate.ann.worktree"]
+
+
+def test_the_case_of_a_name_does_not_matter_to_what_was_confirmed(file: Path) -> None:
+    trust(file, f"{ANN}plan = true\nprotect = ['deploy']\n")
+    found = read_text(file, ANN.replace("ann", "Ann"))
+    assert keys(found) == ["teammate.ann.protect", "teammate.ann.plan"]
+    assert found.settings.teammates[0].plan
+
+
+RIGHTS: Final = f"""
+[tools]
+network = true
+[role.free]
+sandbox = "off"
+[role.coder]
+network = false
+{ANN}
+[[teammate]]
+name = "bob"
+role = "free"
+prompt = "Go."
+env = []
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('name = "ann"\nrole = "coder"', 'name = "ann"\nrole = "free"'),
+        ('name = "ann"\nrole = "coder"', 'name = "eve"\nrole = "free"'),
+        ("env = []", ""),
+        ("network = false", ""),
+        (ANN, ""),
+    ],
+    ids=["role", "joined", "own key", "key of the role", "left"],
+)
+def test_rights_must_be_confirmed_again_for_whom_they_were_not(
+    change: tuple[str, str], file: Path
+) -> None:
+    trust(file, RIGHTS)
+    found = read_text(file, RIGHTS.replace(*change))
+    assert {"tools.network", "role.free.sandbox"} <= set(keys(found))
+    for one in found.settings.teammates:
+        tools = found.settings.tools_of(one.name, one.role)
+        assert (tools.sandbox, tools.network) == ("auto", False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("Go.", "Go on."),
+        ("[role.free]", "[role.calm]\nnetwork = false\n[role.free]"),
+        (ANN, ANN + ANN.replace("ann", "eve").replace("coder", "tester")),
+    ],
+    ids=["prompt", "another role", "a teammate like every other"],
+)
+def test_rights_stay_confirmed_for_whom_they_were(change: tuple[str, str], file: Path) -> None:
+    trust(file, RIGHTS)
+    assert keys(read_text(file, RIGHTS.replace(*change))) == []
+
+
+OVERRIDES: Final[dict[Any, st.SearchStrategy[Any]]] = {
+    "sandbox": st.sampled_from(["auto", "off"]),
+    "network": st.booleans(),
+    "env": st.sampled_from([[], ["PATH"], ["KEY"]]),
+    "protect": st.sampled_from([[], ["infra"]]),
+}
+PEOPLE: Final = st.dictionaries(
+    st.sampled_from(["ann", "Ann", "bob"]),
+    st.fixed_dictionaries({"role": st.sampled_from(["free", "coder"])}, optional=OVERRIDES),
+    max_size=2,
+).filter(lambda found: len({name.lower() for name in found}) == len(found))
+RIGHTS_FILES: Final = st.fixed_dictionaries(
+    {
+        "tools": st.fixed_dictionaries({}, optional=OVERRIDES),
+        "role": st.dictionaries(
+            st.sampled_from(["free", "coder"]), st.fixed_dictionaries({}, optional=OVERRIDES)
+        ),
+        "teammate": PEOPLE.map(
+            lambda found: [{"name": name, "prompt": "Go.", **row} for name, row in found.items()]
+        ),
+    }
+)
+
+
+@settings(max_examples=300)
+@given(trusted=RIGHTS_FILES, written=RIGHTS_FILES)
+def test_no_file_gives_anybody_rights_that_were_confirmed_for_others(
+    trusted: dict[str, Any], written: dict[str, Any], standing: Path
+) -> None:
+    default = parse(b"", path=standing)
+    before = parse(tomli_w.dumps(trusted).encode(), path=standing)
+    found = parse(tomli_w.dumps(written).encode(), path=standing)
+    counting, _, _ = confine(found, default, before)
+    known = {one.name.lower(): one for one in before.teammates}
+    for one in counting.teammates:
+        mine = counting.tools_of(one.name, one.role)
+        last = known.get(one.name.lower())
+        confirmed = before.tools if last is None else before.tools_of(last.name, last.role)
+        assert mine.sandbox in ("auto", confirmed.sandbox)
+        assert mine.network <= confirmed.network
+        assert set(mine.env) <= {*default.tools.env, *confirmed.env}
+        if last is not None and last.role == one.role:
+            assert set(mine.protect) >= set(confirmed.protect)
+
+
+PRICE: Final = '[prices."a"]\ninput = 9\noutput = 9\n'
+
+
+@pytest.mark.parametrize("written", ["", PRICE.replace("9", "0"), PRICE + "cache_read = 0\n"])
+def test_a_confirmed_price_stays_until_the_person_changes_it(written: str, file: Path) -> None:
+    """Otherwise an agent could make a limit on money useless."""
+    trust(file, PRICE)
+    found = read_text(file, written)
+    assert keys(found) == ["prices.a"]
+    assert found.settings.prices["a"] == PriceSettings(input=9, output=9)
+    assert "(otherwise {" in str(found.waiting[0])
+
+
+def test_a_removed_role_keeps_protecting(file: Path) -> None:
+    trust(file, '[role.coder]\nprotect = ["infra"]\n')
+    found = read_text(file, "")
+    assert keys(found) == ["role.coder.protect"]
+    assert "infra" in found.settings.tools_of("ann", "coder").protect
 
 
 def test_confirmed_protections_and_rules_stay(file: Path) -> None:
@@ -265,9 +415,8 @@ def test_confirmed_limits_stay_though_a_folder_in_the_file_is_gone(file: Path) -
 def test_the_two_files_of_a_named_team_are_confirmed_separately(file: Path) -> None:
     own = file.parent / ".teams" / "web" / "team.toml"
     own.parent.mkdir(parents=True)
-    ann = '[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Go."\n'
     file.write_text("[limits]\ncalls_per_wake = 99\n")
-    own.write_text(ann)
+    own.write_text(ANN)
     found = read(own, folder=file.parent)
     assert keys(found) == ["limits.calls_per_wake"]
     assert [one.path for one in found.files] == [own, file]
@@ -275,7 +424,7 @@ def test_the_two_files_of_a_named_team_are_confirmed_separately(file: Path) -> N
     assert str(own) not in found.explain_waiting(None)
     trust(file, file.read_text())
     assert read(own, folder=file.parent).settings.limits.calls_per_wake == 99
-    own.write_text(f"{ann}[limits]\ncalls_per_wake = 98\n")
+    own.write_text(f"{ANN}[limits]\ncalls_per_wake = 98\n")
     assert read(own, folder=file.parent).settings.limits.calls_per_wake == 50
 
 
@@ -329,8 +478,8 @@ def test_every_limit_declares_how_it_loosens() -> None:
 def test_a_table_of_allow_rules_needs_one_line_to_wait() -> None:
     """A row that loosens by a key without a default is left out as a whole."""
     evil = {"m": PriceSettings(input=0, output=0)}
-    settings, loosened, waiting = confine(Settings(prices=evil), Settings(), None)
-    assert settings.prices == {}
+    counting, loosened, waiting = confine(Settings(prices=evil), Settings(), None)
+    assert counting.prices == {}
     assert [one.key for one in loosened] == ["prices.m"]
     assert waiting == loosened
 
@@ -350,11 +499,11 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_no_file_raises_a_limit_above_its_trusted_value_or_else_the_default(
     trusted: dict[str, Any] | None, written: dict[str, Any], standing: Path
 ) -> None:
-    def settings(limits: dict[str, Any]) -> Settings:
+    def parse_limits(limits: dict[str, Any]) -> Settings:
         return parse(tomli_w.dumps({"limits": limits}).encode(), path=standing)
 
-    before = None if trusted is None else settings(trusted)
-    default, found = settings({}), settings(written)
+    before = None if trusted is None else parse_limits(trusted)
+    default, found = parse_limits({}), parse_limits(written)
     counting, _, waiting = confine(found, default, before)
     bound = (before or default).limits
     for one in fields(Limits):
