@@ -17,9 +17,7 @@ from teamctl.mail.team_rest import (
     RECHECK_SECONDS,
     Crew,
     RestWatch,
-    at_work,
     explain_late,
-    runs_subagent,
 )
 from teamctl.render import output
 from teamd.errors import DeadlinePassed
@@ -106,7 +104,7 @@ class WorkWatch:
 
     def _working(self) -> list[Member]:
         crew = self._crew.choose(self._roster.read())
-        return [one for one in crew if at_work(self._paths, one)]
+        return [one for one in crew if self._rest.is_busy(one)]
 
     def _look(self) -> list[Member] | None:
         if self._first_turn is None:
@@ -114,8 +112,7 @@ class WorkWatch:
         if self._first_turn is None:
             return None
         crew = self._crew.choose(self._roster.read())
-        alone = [one.name for one in crew] == [LEAD]
-        if alone and not self._paths.has_mail(LEAD) and not runs_subagent(self._paths):
+        if [one.name for one in crew] == [LEAD] and not self._rest.is_busy(crew[0]):
             return crew  # nobody else can wake it
         return self._rest.look()
 
@@ -128,7 +125,7 @@ class WorkWatch:
         names = {one.name for one in members}
         seen = OverviewReader(self._paths, costs=False, copies=False).read()
         views = [view for view in seen.members if view.name in names]
-        own = explain_end(LEAD, ends[-1])
+        own = explain_end(LEAD, ends[-1]) if ends else None
         # Also a request to the lead: the lead has ended its turn without an answer.
         stopped = [
             describe_request(view.request)

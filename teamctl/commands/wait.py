@@ -8,7 +8,7 @@ import click
 
 from teamctl import arguments
 from teamctl.arguments import timeout_option
-from teamctl.mail.team_rest import RECHECK_SECONDS, Choose, RestWatch, at_work, explain_late
+from teamctl.mail.team_rest import RECHECK_SECONDS, Choose, RestWatch, explain_late
 from teamctl.render import output
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
@@ -68,15 +68,16 @@ def _wait(paths: TeamPaths, choose: Choose, seconds: float) -> list[Member]:
     Raises:
         DeadlinePassed: one of them is still at work after `seconds`.
     """
+    watch = RestWatch(paths, choose)
     members = wait_for(
         paths.root,
-        RestWatch(paths, choose).look,
+        watch.look,
         timeout_seconds=seconds,
         also=[paths.inboxes, paths.transcripts],
         recheck_seconds=RECHECK_SECONDS,
     )
     if members is None:
-        working = [one.name for one in choose(Roster(paths).read()) if at_work(paths, one)]
+        working = [one.name for one in choose(Roster(paths).read()) if watch.is_busy(one)]
         raise DeadlinePassed(f"{explain_late(working, seconds)}; `teamctl team` shows it")
     return members
 

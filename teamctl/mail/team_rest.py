@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from teamctl.tail import GrowingFile
@@ -19,6 +20,7 @@ from teamd.files.directories import list_files
 from teamd.files.file_stamp import remember
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
+from teamd.merges import queue
 from teamd.messages import LEAD, PROMPT_KEY, Message
 from teamd.team.member import Member
 from teamd.team.roster import Roster, Team
@@ -46,14 +48,14 @@ class RestWatch:
     clock: Callable[[], float] = time.monotonic
     _roster: Roster = field(init=False)
     _tasks: TaskFiles = field(init=False)
-    _checking: Callable[[], frozenset[str]] = field(init=False)
+    _judged: Callable[[], frozenset[str]] = field(init=False)
     _since: float = field(default=0.0, init=False)
     _sizes: list[int] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._roster = Roster(self.paths)
         self._tasks = TaskFiles(self.paths)
-        self._checking = remember(self.paths.tasks, self._read_checking)
+        self._judged = remember(self.paths.tasks, self._read_judged)
 
     def look(self) -> list[Member] | None:
         """Return the chosen members if all of them rest.
@@ -62,7 +64,7 @@ class RestWatch:
             NoTeamd: a member is at work, but no teamd runs.
         """
         chosen = self.choose(self._roster.read())
-        if any(at_work(self.paths, one) or self._is_checked(one) for one in chosen):
+        if any(map(self.is_busy, chosen)):
             pidfile.check(self.paths)
             self._sizes = None
             return None
@@ -72,13 +74,17 @@ class RestWatch:
             self._sizes, self._since = sizes, now
         return chosen if now - self._since >= _CALM_SECONDS else None
 
-    def _is_checked(self, member: Member) -> bool:
-        """Return whether a task of the member is being checked; the result comes as mail."""
-        return member.name.lower() in self._checking()
+    def is_busy(self, member: Member) -> bool:
+        """Return whether a member works, or waits for the check of a task or for its merge."""
+        return at_work(self.paths, member) or member.name.lower() in self._judged()
 
-    def _read_checking(self) -> frozenset[str]:
+    def _read_judged(self) -> frozenset[str]:
+        """Return the owners of what is being checked or merged; the result comes as mail."""
         tasks = self._tasks.read().by_id.values()
-        return frozenset(one.owner.lower() for one in tasks if one.status is TaskStatus.CHECKING)
+        owners = [one.owner for one in tasks if one.status is TaskStatus.CHECKING]
+        # An entry that waits for something has a reason.
+        merges = [one.teammate for one in queue.read(self.paths).open if not one.why]
+        return frozenset(name.lower() for name in (*owners, *merges))
 
 
 def at_work(paths: TeamPaths, member: Member) -> bool:
@@ -96,15 +102,13 @@ def runs_subagent(paths: TeamPaths) -> bool:
 
     A command in the background is not waited for: it may be a server.
     """
-    with suppress(StoreError, ValueError):  # a file that is being replaced is read the next time
-        jobs = [
-            json.loads(files.read(one) or b"{}") for one in list_files(paths.jobs(LEAD), "*.json")
-        ]
-        return any(
-            job.get("subagent") is True and job.get("ended") is None
-            for job in jobs
-            if isinstance(job, dict)
-        )
+    return any(map(_is_running_subagent, list_files(paths.jobs(LEAD), "*.json")))
+
+
+def _is_running_subagent(path: Path) -> bool:
+    with suppress(StoreError, ValueError):  # a damaged file describes no running job
+        job = json.loads(files.read(path) or b"null")
+        return isinstance(job, dict) and job.get("subagent") is True and job.get("ended") is None
     return False
 
 

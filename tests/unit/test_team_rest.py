@@ -19,6 +19,7 @@ from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
+from teamd.merges.queue import Entries, Entry, MergeState
 from teamd.messages import LEAD, PROMPT_KEY, USER, Message
 from teamd.team.roster import Roster
 from teamd.team.states import Status
@@ -109,6 +110,26 @@ def test_the_check_of_a_task_is_work_of_its_owner(served: TeamPaths) -> None:
 
 
 @pytest.mark.parametrize(
+    ("state", "why", "works"),
+    [
+        (MergeState.WAITING, "", True),
+        (MergeState.CHECKING, "", True),
+        (MergeState.WAITING, "the person's branch has moved", False),
+        (MergeState.MERGED, "", False),
+    ],
+)
+def test_a_merge_is_work_of_the_teammate_unless_it_waits_for_something(
+    state: MergeState, why: str, served: TeamPaths, *, works: bool
+) -> None:
+    enrol(served, alice=Status.IDLE)
+    entry = Entry(id="1", teammate="Alice", commit="0" * 40, state=state, why=why)
+    served.queue.write_bytes(Entries((entry,), 1).encode())
+    watched = Watched(served)
+    assert not watched.rests_after(0)
+    assert watched.rests_after(1) is not works
+
+
+@pytest.mark.parametrize(
     ("subagent", "ended", "works"),
     [(True, None, True), (True, 2.0, False), (False, None, False)],
     ids=["running", "ended", "a command"],
@@ -121,6 +142,7 @@ def test_a_subagent_in_the_background_is_work_of_the_lead(
     facts = {"id": "1", "what": "task: Find it.", "state": "running"}
     job = Job(**facts, started=1.0, ended=ended, subagent=subagent)
     (served.jobs(LEAD) / "1.json").write_bytes(job.encode())
+    (served.jobs(LEAD) / "0.json").write_bytes(b"{")  # damaged: it hides no other
     watched = Watched(served)
     assert not watched.rests_after(0)
     assert watched.rests_after(1) is not works
@@ -242,6 +264,28 @@ def test_at_the_deadline_those_at_work_are_named(served: TeamPaths) -> None:
         "lead` shows the last words"
     )
     assert explain_late(["a", "b", "c"], 2.5) == "a, b and c are still at work after 2.5 s"
+
+
+def test_a_lead_alone_is_done_with_its_turn_unless_something_will_wake_it(
+    served: TeamPaths,
+) -> None:
+    enrol(served, lead=Status.IDLE)
+    ended = TurnEnded(outcome="end_turn", text="At it.")
+    write(served, LEAD, Delivered(messages=(message(USER, LEAD),)), ended)
+
+    def look() -> WorkDone:
+        return WorkWatch(served, f"{USER}-{LEAD}", Crew(served)).wait(0.0, lambda _: None)
+
+    assert look().text == "At it."
+    task = Task(id="1", subject="Build", owner=LEAD, status=TaskStatus.CHECKING)
+    served.task("1").write_bytes(task.encode())
+    with pytest.raises(DeadlinePassed, match="lead is still at work"):
+        look()
+    served.task("1").unlink()
+    assert look().text == "At it."
+    put(served, "ann", LEAD)
+    with pytest.raises(DeadlinePassed):
+        look()
 
 
 def test_wait_for_all_leaves_out_those_that_are_shut_down(served: TeamPaths) -> None:
