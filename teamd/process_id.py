@@ -60,6 +60,15 @@ class Identity:
         """Whether the process runs and was not killed."""
         return not self.ending and self.alive  # in this order: it may end in between
 
+    @property
+    def began(self) -> float:
+        """When the process started, in seconds since the epoch."""
+        if sys.platform != "linux":
+            return self.started
+        import psutil  # noqa: PLC0415 -- 11 ms, and the agent needs none of it
+
+        return psutil.boot_time() + self.started / os.sysconf("SC_CLK_TCK")
+
     def usage(self) -> tuple[float | None, int | None]:
         """Return CPU seconds and resident bytes; `None` for each if the process has ended."""
         import psutil  # noqa: PLC0415 -- 11 ms, and the agent needs none of it

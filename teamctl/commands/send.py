@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from teamctl.mail.router import team_post
 from teamctl.render import output
 from teamd.command_line.options import TextCommand, team_options
 from teamd.command_line.run import TeamOptions
-from teamd.errors import DeadlinePassed, TeamError
+from teamd.errors import DeadlinePassed, StoreError, TeamError
 from teamd.files import pidfile
 from teamd.files.watch import wait_for
 from teamd.mail.routing import MailRouter, Sent, broadcast_far
@@ -139,7 +140,8 @@ def _broadcast_far(post: MailRouter, message: Message) -> tuple[Sent, ...]:
 
 def _warn_of_rest(post: MailRouter, *receivers: str) -> None:
     """Warn that mail waits, if no teamd runs that delivers it to agents of this team."""
-    agents = [to for to in receivers if to != post.person() and "@" not in to]
-    if agents and pidfile.is_teamd_down(post.paths):
-        why = "no teamd runs, so the message waits; `teamd start` delivers it"
-        output.warn(post.paths.add_team_option(why))
+    with suppress(StoreError):  # the message is sent, whatever this finds
+        agents = [to for to in receivers if to != post.person() and "@" not in to]
+        if agents and pidfile.is_teamd_down(post.paths):
+            why = "no teamd runs, so the message waits; `teamd start` delivers it"
+            output.warn(post.paths.add_team_option(why))

@@ -54,7 +54,9 @@ def command(
     if everybody:
         paths.note_seen()
     if as_json:
-        output.print_json({"members": [{**one.encode(), "state": how} for one, how, _ in ended]})
+        views = [(seen.find(one.name), how) for one, how, _ in ended]
+        found = [{**view.to_json(), "state": how} for view, how in views if view is not None]
+        output.print_json({"members": found})
     else:
         for one, how, why in ended:
             click.echo(output.plain(f"{one.name} is {how}" + (f": {why}" if why else "")))

@@ -18,9 +18,10 @@ import click
 from teamd.command_line import terminal
 
 _TIMES: Final = frozenset(
-    ("created", "next", "since", "started", "time", "timestamp", "until", "updated")
+    """answered asked created deadline ended next since started status_since time timestamp until
+    updated when""".split()
 )
-_FOREIGN: Final = frozenset({"content", "facts", "input"})  # texts and inputs of others
+_FOREIGN: Final = frozenset({"content", "input"})  # texts and inputs of others
 _COMMAND: Final = re.compile(r"`((?:teamctl|teamd) [^`]+)`")
 
 json_option: Final = click.option(

@@ -187,11 +187,12 @@ class MemberView:
 
     def to_json(self) -> dict[str, Any]:
         """The member as `--json` shows it."""
-        began = self.member.since
+        began, process = self.member.since, self.member.process if self.alive else None
         doing, retry = self.doing, self.retry
         return {
             **self.member.encode(),
-            "pid": self.member.pid if self.alive else None,
+            "pid": None if process is None else process.pid,
+            "started": None if process is None else process.began,
             "state": self.state,
             "doing": None if doing is None else asdict(doing),
             "since": self.since,
