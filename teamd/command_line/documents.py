@@ -18,8 +18,10 @@ import click
 from teamd.command_line import terminal
 
 _TIMES: Final = frozenset(
-    """answered asked created deadline ended next since started status_since time timestamp until
-    updated when""".split()
+    (
+        *("answered", "asked", "created", "deadline", "ended", "next", "since", "started"),
+        *("status_since", "time", "timestamp", "until", "updated", "when"),
+    )
 )
 _FOREIGN: Final = frozenset({"content", "input"})  # texts and inputs of others
 _COMMAND: Final = re.compile(r"`((?:teamctl|teamd) [^`]+)`")

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 import sys
 
+import psutil
 import pytest
 
 from teamctl.main import cli
 from teamd.command_line.documents import json_is_asked, with_iso_times
 from teamd.command_line.run import run
+from teamd.files.paths import TeamPaths
+from teamd.overview.members import look_at
+from teamd.process_id import Identity
+from teamd.team.member import Member
+from teamd.team.states import Status
 
 
 def test_times_are_iso_text_and_the_number_is_beside_it() -> None:
@@ -22,6 +28,16 @@ def test_times_are_iso_text_and_the_number_is_beside_it() -> None:
             }
         ]
     }
+
+
+def test_the_start_of_a_teammates_process_is_a_time_of_the_calendar(paths: TeamPaths) -> None:
+    """The roster has the clock ticks of the kernel, which name a process beyond doubt."""
+    me = Identity.own()
+    member = Member(
+        name="ann", agent_id="ann@x", role="", status=Status.IDLE, pid=me.pid, started=me.started
+    )
+    found = look_at(paths, member, None, None, served=True).to_json()
+    assert abs(found["started"] - psutil.Process().create_time()) < 1
 
 
 @pytest.mark.parametrize(
