@@ -14,7 +14,7 @@ from teamctl.render import output
 from teamd import control
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
-from teamd.command_line import terminal
+from teamd.command_line import documents, terminal
 from teamd.command_line.run import INTERRUPTED, TeamOptions
 from teamd.control import ControlReply
 from teamd.errors import BadName, ExitCode, TeamError
@@ -85,32 +85,47 @@ class Outcome:
         return f"{self.text}; {self.warning}" if self.warning else self.text
 
 
-def act_on_each(names: Sequence[str], act: Callable[[str], Outcome], *, as_json: bool) -> ExitCode:
+def act_on_each(
+    choice: TeamOptions,
+    names: Sequence[str],
+    act: Callable[[str], Outcome],
+    *,
+    as_json: bool,
+) -> ExitCode:
     """Act on each name and print the results; return the worst exit status.
 
     One name has the errors and the document of the action itself. Of several, the failure of one
     does not keep the others from it; the document is then `{"members": [...]}`.
+
+    Raises:
+        TeamError: all of them failed, and the result is to be a document.
     """
     if len(names) == 1:
         outcome = act(names[0])
         outcome.print(as_json=as_json)
         return outcome.exit_code
-    worst, documents = ExitCode.DONE, []
+    worst, rows, errors = ExitCode.DONE, list[dict[str, Any]](), list[str]()
     for name in dict.fromkeys(names):
         try:
             outcome = act(name)
         except TeamError as error:
             worst = max(worst, error.exit_code)
-            documents.append({"name": name, "error": error.for_person()})
+            sentence = choice.add_team_option(error.for_person())
+            errors.append(error.for_person())
+            rows.append({"name": name, "error": sentence})
             if not as_json:
-                _say(error.for_person())
+                _say(sentence)
             continue
         worst = max(worst, outcome.exit_code)
-        documents.append({"name": name, **outcome.data})
+        rows.append({"name": name, **outcome.data})
         if not as_json:
             outcome.print(as_json=False)
+    if as_json and len(errors) == len(rows):
+        refusal = TeamError("; ".join(errors))
+        refusal.exit_code = worst
+        raise refusal
     if as_json:
-        output.print_json({"members": documents})
+        output.print_json({"members": rows})
     return worst
 
 
@@ -336,13 +351,14 @@ def ensure_running(choice: TeamOptions, *, no_start: bool) -> TeamPaths:
     directories.make_private_directory(paths.home)
     if not choice.without_settings(paths):
         choice.settings(paths)  # report a mistake before anything is created
-    _say(f"no teamd runs for {paths.root}; starting it")
+    say = (lambda _: None) if documents.json_is_asked() else _say
+    say(f"no teamd runs for {paths.root}; starting it")
     import asyncio  # noqa: PLC0415 -- 40 ms, only to start a teamd
 
     for line in asyncio.run(teams.start(paths, file if choice.config else None)):
-        _say(line)
+        say(line)
     stop = paths.add_team_option("`teamd stop` ends it")
-    _say(f"teamd (pid {pidfile.check(paths).pid}) runs; {stop}")
+    say(f"teamd (pid {pidfile.check(paths).pid}) runs; {stop}")
     return paths
 
 

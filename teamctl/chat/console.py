@@ -187,12 +187,18 @@ class _Chat:
         def _(event: KeyPressEvent) -> None:
             """Interrupt the lead's turn and keep the typed text; otherwise clear the text."""
             if self._works:
-                self._lead.interrupt()
+                self._interrupt()
             else:
                 event.current_buffer.reset()
                 self._write(_HOW_TO_LEAVE + "\n")
 
         return keys
+
+    def _interrupt(self) -> None:
+        try:
+            self._lead.interrupt()
+        except TeamError as error:  # such as a teamd that has just ended
+            self._listener.notice(str(error))
 
     @property
     def _works(self) -> bool:
@@ -241,7 +247,7 @@ class _Chat:
         def interrupt() -> None:
             nonlocal interrupts
             interrupts += 1
-            self._lead.interrupt()
+            self._interrupt()
             self._heard.set()
 
         loop = asyncio.get_running_loop()

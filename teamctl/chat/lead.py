@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Container, Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from teamctl.arguments import REQUEST_SECONDS, without_secrets
 from teamctl.events import Event, EventKind, EventStream
@@ -13,6 +13,7 @@ from teamctl.mail.router import team_post
 from teamctl.render import output
 from teamd import control
 from teamd.command_line.run import TeamOptions
+from teamd.control import ControlReply
 from teamd.errors import StoreError
 from teamd.files import files
 from teamd.files.paths import TeamPaths
@@ -104,9 +105,7 @@ class Lead:
             NoTeamd: teamd does not run.
             TeamError: it is working, so a new conversation or model is refused.
         """
-        arguments = {"fresh": self._fresh, "model": self._model}
-        reply = control.ask(self.paths, LEAD, arguments, timeout_seconds=REQUEST_SECONDS)
-        reply.raise_unless_done()
+        reply = self._ask(fresh=self._fresh, model=self._model)
         warning = reply.data.get("warning")
         if scripted and reply.data["member"]["status"] == Status.PAUSED:
             return None
@@ -124,9 +123,11 @@ class Lead:
             NoTeamd: teamd does not run.
             TeamError: it is working.
         """
-        arguments = {"fresh": False, "model": model}
+        self._ask(fresh=False, model=model)
+
+    def _ask(self, **arguments: Any) -> ControlReply:
         reply = control.ask(self.paths, LEAD, arguments, timeout_seconds=REQUEST_SECONDS)
-        reply.raise_unless_done()
+        return reply.raise_unless_done()
 
     def tell(self, text: str, *, kind: str = "message") -> str:
         """Send the person's text; return the message's id."""

@@ -65,6 +65,8 @@ def _with_text(name: str) -> Callable[[str], list[str]]:
 
     def argv(rest: str) -> list[str]:
         whom, _, text = rest.partition(" ")
+        if text.strip() == "-":
+            raise TeamError("the terminal is busy with the chat; write the text in place of the -")
         return [name, "--", *filter(None, (whom, text.strip()))]
 
     return argv

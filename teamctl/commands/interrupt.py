@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from itertools import takewhile
+from typing import Final
 
 import click
 
@@ -13,6 +15,8 @@ from teamctl.render import output
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
 from teamd.team.roster import Roster
+
+_ELSEWHERE: Final = re.compile(r"[\w-]+(@[\w-]+){1,2}")  # NAME@HOST or NAME@TEAM@HOST
 
 
 @click.command()
@@ -38,13 +42,13 @@ def command(choice: TeamOptions, words: tuple[str, ...], *, as_json: bool) -> in
             return TeamActions(choice).interrupt(own, said)
         return act_on_host(choice, host, "interrupt", {"name": own, "text": said})
 
-    return act_on_each(names, interrupt, as_json=as_json)
+    return act_on_each(choice, names, interrupt, as_json=as_json)
 
 
 def _split(choice: TeamOptions, words: tuple[str, ...]) -> tuple[list[str], str | None]:
     """Return the leading words that name members, at least one, and the text behind them."""
     team = Roster(choice.existing()).read()
-    known = takewhile(lambda word: team.find(word) is not None or "@" in word, words)
+    known = takewhile(lambda word: team.find(word) is not None or _ELSEWHERE.fullmatch(word), words)
     names = list(known) or [words[0]]
     rest = words[len(names) :]
     if len(rest) > 1:
@@ -64,4 +68,4 @@ def pause(choice: TeamOptions, names: tuple[str, ...], *, as_json: bool) -> int:
     What was under way stays so, mail waits in the inbox, and background jobs go on. `teamctl
     interrupt` ends the step as well.
     """
-    return act_on_each(names, TeamActions(choice).pause, as_json=as_json)
+    return act_on_each(choice, names, TeamActions(choice).pause, as_json=as_json)

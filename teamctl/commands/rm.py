@@ -48,7 +48,9 @@ def command(
     if purge and not yes:
         whose = " and ".join(names)
         arguments.confirm(f"delete all mail, the conversation and the working copy of {whose}?")
-    return act_on_each(names, lambda name: _remove(choice, name, purge=purge), as_json=as_json)
+    return act_on_each(
+        choice, names, lambda name: _remove(choice, name, purge=purge), as_json=as_json
+    )
 
 
 def _remove(choice: TeamOptions, name: str, *, purge: bool) -> Outcome:

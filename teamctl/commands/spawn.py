@@ -129,7 +129,7 @@ def resume(
     """
     given = {unit: most for unit, most in more.items() if most is not None}
     actions = TeamActions(choice)
-    return act_on_each(names, lambda name: actions.resume(name, **given), as_json=as_json)
+    return act_on_each(choice, names, lambda name: actions.resume(name, **given), as_json=as_json)
 
 
 @click.command()

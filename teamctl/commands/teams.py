@@ -53,10 +53,8 @@ def command(choice: TeamOptions, *, everywhere: bool, as_json: bool) -> None:
     columns = {
         "TEAM": [team.name for team in found],
         "FOLDER": [team.folder for team in found],
-        "REQUESTS": [
-            "?" if asks["requests"] is None else asks["requests"] or "-" for asks in waiting
-        ],
-        "MAIL": ["?" if asks["mail"] is None else asks["mail"] or "-" for asks in waiting],
+        "REQUESTS": [_figure(asks["requests"]) for asks in waiting],
+        "MAIL": [_figure(asks["mail"]) for asks in waiting],
         "TEAMD": ["-" if team.pid is None else team.pid for team in found],
         "MEMBERS": [team.members for team in found],
         "STATUS": [

@@ -13,6 +13,7 @@ from teamd import control
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
+from teamd.files import pidfile
 from teamd.settings.load import read_file
 from teamd.settings.loaded_settings import SettingsFile
 from teamd.settings.trust import Confirmed, TrustStore
@@ -40,6 +41,8 @@ def command(
     if listed:
         _list(as_json=as_json)
         return
+    if reload:
+        pidfile.check(choice.existing())  # otherwise the file would be confirmed for nobody
     lines, document = (_revoke if revoke else _confirm)(choice, reload=reload)
     if reload:
         reply = control.ask(choice.existing(), "reload", {}, timeout_seconds=REQUEST_SECONDS)

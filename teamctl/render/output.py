@@ -35,7 +35,10 @@ print_either: Final = documents.print_either
 
 
 def warn(text: str) -> None:
-    """Print a warning on standard error."""
+    """Print a warning on standard error; with `--json` as `{"warning": "..."}` on one line."""
+    if documents.json_is_asked():
+        documents.print_warning(text)
+        return
     click.echo(terminal.style("warning: ", fg="yellow") + plain(text), err=True)
 
 

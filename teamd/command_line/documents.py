@@ -1,5 +1,7 @@
 """JSON documents of commands, for programs: results on standard output, errors on standard error.
 
+A warning is `{"warning": "the sentence"}` on a line of standard error.
+
 Times are ISO 8601 text with a zone, in UTC. A key whose value was a number in older versions has a
 second one beside it, `KEY_unix`, with that number of seconds since the epoch.
 """
@@ -53,6 +55,11 @@ def print_error(sentence: str) -> None:
     named = _COMMAND.search(sentence)
     error = {"error": sentence, "command": None if named is None else named[1]}
     _print(json.dumps(error, ensure_ascii=False), err=True)
+
+
+def print_warning(sentence: str) -> None:
+    """Print a warning for a program, on one line."""
+    _print(json.dumps({"warning": sentence}, ensure_ascii=False), err=True)
 
 
 def json_is_asked() -> bool:

@@ -138,7 +138,10 @@ class ControlInbox:
 
     def _note_failures(self, failures: dict[str, StoreError]) -> None:
         """Log new failures; one that lasts, such as a full disk, is logged once."""
-        self._publish_again = Deadline.after(_RETRY_SECONDS)
+        if (
+            self._publish_again.left <= 0
+        ):  # a reply that fails meanwhile does not put the roster off
+            self._publish_again = Deadline.after(_RETRY_SECONDS)
         for event, error in failures.items():
             if self._failures.get(event) != str(error):
                 self.context.journal.error(event, error)

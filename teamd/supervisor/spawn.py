@@ -165,6 +165,8 @@ def _raise_limits(context: TeamContext, name: str, more: Mapping[str, Decimal]) 
     raised, refusal = context.ledger.raise_limits(name, more, current_price)
     if refusal is not None:
         raise TeamError(f"{name} stays paused: {refusal.sentence(name)}")
+    if not raised and context.ledger.is_refused(name):
+        return []  # the limit that stopped it was raised for another
     if not raised:
         raise TeamError(f"no limit stops {name}; `teamctl resume {name}` lets it go on")
     context.journal.note(

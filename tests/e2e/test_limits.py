@@ -204,6 +204,19 @@ def test_a_teammate_paused_at_a_limit_stays_paused_and_the_lead_is_told_once(
         assert words in last
 
 
+@pytest.mark.slow
+def test_a_limit_of_the_team_that_stops_several_is_raised_once_for_all(project: Project) -> None:
+    use_up(project, "ann")
+    limited(project, {"team_tokens": ROOM_FOR_ONE["teammate_tokens"]})
+    project.do("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
+    project.wait_for("bob", "paused")
+    said = project.do("teamctl", "resume", "ann", "bob", "--tokens", "100000").splitlines()
+    assert [line.partition(" ")[0] for line in said] == ["ann", "bob"]
+    project.wait_for("bob", "idle")
+    again = project.run("teamctl", "resume", "bob", "--tokens", "1")
+    assert again.complaint == "teamctl: bob is not paused, it is idle; `teamctl team` shows all"
+
+
 def use_up(project: Project, name: str) -> None:
     """Have a teammate's first reply use many tokens."""
     project.stage.play(name, say("x" * 40_000))

@@ -118,6 +118,8 @@ def test_a_line_is_completed(asking: TeamPaths, typed: str, found: list[str]) ->
 
 def test_a_line_to_a_name_is_mail() -> None:
     assert argv_of_mail("@bob Have a look.") == ["send", "--", "bob", "Have a look."]
+    with pytest.raises(TeamError, match="the terminal is busy with the chat; write the text"):
+        argv_of_mail("@bob -")
 
 
 @pytest.mark.parametrize(

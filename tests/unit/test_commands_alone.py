@@ -15,6 +15,7 @@ from teamd.files.paths import TeamPaths
 from teamd.hosts.places import HostPlaces
 from teamd.journal import Journal
 from teamd.process_id import Identity
+from teamd.settings.trust import TrustStore
 from teamd.team.roster import Roster
 from teamd.team.states import Status
 from tests.unit.life import call, enrol
@@ -119,3 +120,24 @@ def test_ps_draws_a_row_for_each_process(paths: TeamPaths) -> None:
     assert heading.split() == ["PID", "NAME", "UP", "CPU", "MEM", "COMMAND"]
     pid, name, _, cpu, *_, command = first.split()
     assert (pid, name, cpu[-1], command) == (str(os.getpid()), "teamd", "s", "-")
+
+
+def test_a_text_with_an_address_in_it_names_no_host(paths: TeamPaths) -> None:
+    enrol(paths, bob=Status.WORKING)
+    assert call(paths, "interrupt", "bob", "Write to me@x.org, please.").err.count("teamctl: ") == 1
+    assert call(paths, "interrupt", "bob", "eve@h1").err.count("teamctl: ") == 2
+
+
+def test_trust_with_reload_confirms_nothing_without_a_running_teamd(paths: TeamPaths) -> None:
+    paths.settings.write_text("[limits]\ncalls_per_wake = 99\n")
+    assert call(paths, "trust", "--reload").status == 3
+    assert TrustStore().find(paths.settings) is None
+    assert call(paths, "trust").status == 0
+    assert TrustStore().find(paths.settings) is not None
+
+
+def test_with_json_a_warning_is_json(paths: TeamPaths) -> None:
+    enrol(paths, bob=Status.IDLE)
+    done = call(paths, "send", "bob", "Go.", "--json")
+    assert json.loads(done.out)["to"] == "bob"
+    assert json.loads(done.err)["warning"].startswith("no teamd runs, so the message waits; ")

@@ -36,6 +36,21 @@ def test_a_purge_lists_each_removed_file_and_folder_in_json(paths: TeamPaths) ->
     assert paths.inbox("bob-2").exists()
 
 
+def test_of_several_names_the_document_has_each_error_unless_all_fail(paths: TeamPaths) -> None:
+    enrol(paths, bob=Status.IDLE, eve=Status.IDLE)
+    paths.inbox("carl").touch()
+    calls = [
+        ["rm", *names, "--purge", "--yes", "--json"] for names in (("bob", "carl"), ("bob", "eve"))
+    ]
+    some, none = (call(paths, *argv) for argv in calls)
+    assert (some.status, some.err) == (3, "")
+    refused, removed = json.loads(some.out)["members"]
+    assert refused["error"].endswith("start it with `teamd start`")
+    assert removed["name"] == "carl"
+    assert (none.status, none.out) == (3, "")
+    assert json.loads(none.err)["error"] == f"{refused['error']}; {refused['error']}"
+
+
 def test_a_purge_follows_no_link(paths: TeamPaths, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
