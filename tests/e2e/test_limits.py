@@ -208,7 +208,7 @@ def test_a_teammate_paused_at_a_limit_stays_paused_and_the_lead_is_told_once(
 def test_a_limit_of_the_team_that_stops_several_is_raised_once_for_all(project: Project) -> None:
     use_up(project, "ann")
     limited(project, {"team_tokens": ROOM_FOR_ONE["teammate_tokens"]})
-    project.do("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
+    project.run("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
     project.wait_for("bob", "paused")
     said = project.do("teamctl", "resume", "ann", "bob", "--tokens", "100000").splitlines()
     assert [line.partition(" ")[0] for line in said] == ["ann", "bob"]
