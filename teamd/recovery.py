@@ -14,7 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -136,7 +136,7 @@ def repair_roster(paths: TeamPaths, journal: Journal) -> str | None:
 
 def rebuild_team(paths: TeamPaths) -> Team:
     """Return the team of the conversations in the team directory; all members are idle."""
-    team = Team()
+    team = Team(name=paths.default_name)
     for path in directories.list_files(paths.transcripts, "*.jsonl"):
         opened = _last_opened(path)
         role = opened.role or _first(_IDENTITY, opened.system)
@@ -149,6 +149,7 @@ def rebuild_team(paths: TeamPaths) -> Team:
         complete = opened.plan is not None  # the record has all facts
         plan = bool(opened.plan) if complete else _PLAN in opened.system
         above = opened.spawned_by if complete else _first(_ELSEWHERE, opened.system)
+        team = replace(team, name=opened.team or team.name)
         team = team.with_new(name, role=role, status=Status.IDLE, plan=plan, spawned_by=above)
     return team
 

@@ -93,7 +93,8 @@ def create(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     alone. `teamctl --team NAME …` reaches it.
     """
     home = _project(choice)
-    own = choice.settings(TeamPaths(home / TEAM_FOLDER)).team.name
+    paths = TeamPaths(home / TEAM_FOLDER)
+    own = teams.name_of(paths, choice.settings(paths).team.name)
     if name.lower() == own.lower():  # even if it does not exist yet: mail is sent to names
         raise TeamError(f"the project's own team is called {own!r} already; take another name")
     paths = teams.make(home, name)

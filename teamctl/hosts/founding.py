@@ -18,6 +18,7 @@ from teamd.errors import TeamError
 from teamd.files import directories, files
 from teamd.files.paths import TeamPaths
 from teamd.messages import NAME
+from teamd.team.teams import name_of
 
 if TYPE_CHECKING:
     from teamd.command_line.run import TeamOptions
@@ -77,7 +78,7 @@ def found(
     find_program()
     paths = choice.existing_or_here()
     settings = choice.settings(paths)
-    team = paths.own_name or settings.team.name
+    team = name_of(paths, settings.team.name)
     own, hosts = check_host_name(name or _name_of_machine()), list(map(check_host_name, hosts))
     broker = BrokerFolder(Keys(paths).broker)
     if broker.read() is not None:

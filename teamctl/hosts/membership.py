@@ -12,6 +12,7 @@ from teamctl.hosts.own import Keys
 from teamctl.hosts.record import BrokerRecord
 from teamd.errors import TeamError
 from teamd.files import files
+from teamd.team.teams import name_of
 
 if TYPE_CHECKING:
     from teamd.command_line.run import TeamOptions
@@ -56,7 +57,7 @@ def add(choice: TeamOptions, host: str) -> MembershipChange:
     """
     paths = choice.existing()
     broker, _ = broker_of(paths)
-    team = paths.own_name or choice.settings(paths).team.name
+    team = name_of(paths, choice.settings(paths).team.name)
     with broker.changing():
         _, record = broker_of(paths)
         host = host.lower()
@@ -80,7 +81,7 @@ def remove(choice: TeamOptions, host: str) -> MembershipChange:
     paths = choice.existing()
     broker, _ = broker_of(paths)
     settings = choice.settings(paths)
-    team = paths.own_name or settings.team.name
+    team = name_of(paths, settings.team.name)
     with broker.changing():
         _, record = broker_of(paths)
         found = record.find(team, host)

@@ -20,6 +20,7 @@ from teamd.settings.load import read_file
 from teamd.settings.schema import HOSTS
 from teamd.settings.trust import TrustStore
 from teamd.settings.write import init_text, with_keys
+from teamd.team.teams import name_of
 
 if TYPE_CHECKING:
     from teamd.command_line.run import TeamOptions
@@ -95,10 +96,11 @@ class OwnChange:
         reading = choice.read_settings(paths)
         begun = b"" if paths.own_name else init_text().encode()
         new = begun if old is None else old
-        if old is None and not paths.own_name and team != reading.settings.team.name:
+        called = reading.settings.team.name
+        if called or paths.own_name or paths.config.exists():
+            _check_team(name_of(paths, called), team)
+        if not called and not paths.own_name:  # its folder may have another name on each host
             new = with_keys(new, "team", {"name": team}, path=file)
-        else:
-            _check_team(paths.own_name or reading.settings.team.name, team)
         keys = Keys(paths)
         places = {"cert": keys.cert, "key": keys.key, "ca": keys.ca}
         relative = {name: os.path.relpath(place, file.parent) for name, place in places.items()}

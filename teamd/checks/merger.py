@@ -32,6 +32,7 @@ from teamd.messages import TEAMD, Message
 from teamd.sandbox.build import remove_cgroups
 from teamd.sandbox.probe import Probe
 from teamd.settings import Settings
+from teamd.team.roster import Roster
 from teamd.team.states import ChildExit
 
 
@@ -120,7 +121,7 @@ class MergeMaker:
             commit=entry.commit,
             message=f"Merge team/{entry.teammate}: {entry.title}\n\n{trailers}",
             name="teamd",
-            email=f"teamd@{self.paths.own_name or self.settings.team.name}",
+            email=f"teamd@{Roster(self.paths).team_name()}",
             protect=self.settings.tasks.protect,
         )
 

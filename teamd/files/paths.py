@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,9 +14,19 @@ from typing import Final
 
 from teamd.errors import StoreError, translate_os_errors
 from teamd.files import directories, files
-from teamd.messages import LEAD, TEAM_FOLDER, TEAMS_FOLDER, USER, add_team_option, team_command
+from teamd.messages import (
+    LEAD,
+    NAME,
+    RESERVED,
+    TEAM_FOLDER,
+    TEAMS_FOLDER,
+    USER,
+    add_team_option,
+    team_command,
+)
 
 SETTINGS_FILE: Final = "team.toml"
+_LONGEST_NAME: Final = 40  # of a team that is called like its folder
 STATE_VARIABLE: Final = "XDG_STATE_HOME"
 
 
@@ -157,6 +168,15 @@ class TeamPaths:
     def own_name(self) -> str | None:
         """The name of a team in `.teams/`; `None` for a team whose settings name it."""
         return self.root.name if self.root.parent.name == TEAMS_FOLDER else None
+
+    @property
+    def default_name(self) -> str:
+        """The name of a new team: that of `.teams/NAME`, or made of the name of its folder."""
+        if self.own_name is not None:
+            return self.own_name
+        name = re.sub(r"[^a-z0-9_-]+", "-", self.home.resolve().name.lower())
+        name = name.strip("-")[:_LONGEST_NAME]
+        return name if NAME.fullmatch(name) and name not in RESERVED else "team"
 
     def off_limits(self, workspace: Path) -> list[Path]:
         """Return the folders that tools must not use: those of this team and of teams nearby.

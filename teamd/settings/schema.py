@@ -45,7 +45,9 @@ _WILDCARDS: Final = frozenset("*?[")
 class TeamSettings:
     """`[team]`. `workspace` is absolute once a file was read."""
 
-    name: str = setting("default", kinds.TEAM_NAME, "what the team is called")
+    name: str | None = setting(
+        None, kinds.TEAM_NAME, "what the team is called; otherwise as its folder", "website"
+    )
     workspace: Path = setting(
         Path(), kinds.FOLDER, "the folder where tools work, relative to this file", loosens=outside
     )

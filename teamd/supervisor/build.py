@@ -34,6 +34,7 @@ from teamd.supervisor.slots import ConcurrencyLimit, Slots
 from teamd.supervisor.supervisor import ServiceWatchdog, Signals, Supervisor, is_inbox
 from teamd.supervisor.team_context import TeamContext
 from teamd.supervisor.workers import Checkers, CopyMakers, Mergers, Postmen
+from teamd.team.teams import name_of
 
 _CAUGHT: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
@@ -125,7 +126,7 @@ def _start_roster(settings: LiveSettings, post: MailRouter, journal: Journal) ->
     """Open the roster, and end the processes that a dead supervisor left to its members."""
     paths = settings.paths
     trouble = recovery.repair_roster(paths, journal)
-    roster = RosterWriter(post, journal, team_name=paths.own_name or settings.now.team.name)
+    roster = RosterWriter(post, journal, team_name=name_of(paths, settings.now.team.name))
     if trouble is not None:
         roster.tell_lead(trouble)
     # The roster may be from an earlier boot, or edited by hand. A teammate's process holds a lock.

@@ -120,7 +120,7 @@ class Roster:
             StoreError: the roster is damaged or from a newer version.
         """
         content = files.read(self._paths.config)
-        return Team() if content is None else self._decode(content)
+        return Team(name=self._paths.default_name) if content is None else self._decode(content)
 
     def find(self, name: str) -> Member | None:
         """Return the member of that name, see `Team.find`; raises the errors of `read`."""
@@ -166,7 +166,7 @@ class Roster:
         """Read, change and replace the roster under its lock, unless `change` changes nothing."""
         with locks.locked(self._paths.config_lock):
             before = files.read(self._paths.config)
-            old = Team() if before is None else self._decode(before)
+            old = Team(name=self._paths.default_name) if before is None else self._decode(before)
             if before is not None and old.format < FORMAT:
                 files.replace(self._paths.config.with_suffix(f".format-{old.format}.json"), before)
             new = change(old)

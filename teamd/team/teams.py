@@ -135,13 +135,26 @@ def make(folder: Path, name: str) -> TeamPaths:
     return paths
 
 
-def check_own_name(paths: TeamPaths, name: str, settings_file: Path) -> None:
-    """Check that the settings do not give the project's own team the name of another team.
+def name_of(paths: TeamPaths, setting: str | None) -> str:
+    """Return the name of a team; one without a `[team] name` keeps the name that it was made with.
+
+    Raises:
+        StoreError: the roster cannot be read.
+    """
+    return paths.own_name or setting or Roster(paths).team_name()
+
+
+def check_own_name(paths: TeamPaths, setting: str | None, settings_file: Path) -> None:
+    """Check that the project's own team does not have the name of another team.
 
     Raises:
         SettingsError: two teams would have the same name, which makes mail ambiguous.
     """
     if paths.own_name is not None:
+        return
+    try:
+        name = name_of(paths, setting)
+    except StoreError:  # a damaged roster, which is repaired later
         return
     others = [team.own_name for team in all_teams(paths.home) if team.own_name is not None]
     for other in others:

@@ -64,7 +64,7 @@ def test_repeated_compaction_and_kills_keep_a_teammates_identity_and_work(
         assert (one.asked.name, one.asked.role) == ("alice", "stepper")
         assert TASK in one.asked.heard
     for one in summarised(cramped):
-        known = "You are 'alice', role: stepper, a member of the team 'default' (alice@default)."
+        known = "You are 'alice', role: stepper, a member of the team 'project' (alice@project)."
         assert known in first_text(one)
     assert cramped.mail("lead").count("It is XYZZY.") == 1
 

@@ -63,7 +63,7 @@ def test_a_teammate_works_in_its_copy_and_the_person_merges_it(
     everything = "git add -A && git commit -qm 'all of it' && git log -1 --format=%an.%ae"
     project.stage.play("alice", use(("bash", {"command": everything})), say("Committed."))
     project.do("teamctl", "spawn", "alice", "coder", "Commit.", "--wait")
-    assert "alice.alice@default" in project.asked("alice", least=4)[3].asked.last_results[0].text
+    assert "alice.alice@project" in project.asked("alice", least=4)[3].asked.last_results[0].text
     assert "merged 1 commit of alice into main" in project.do("teamctl", "merge", "alice")
     assert (repository / "new.txt").read_text() == "new\n"
     assert git(repository, "log", "-1", "--format=%s") == "Merge branch 'team/alice'"

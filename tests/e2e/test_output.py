@@ -24,11 +24,11 @@ def test_json_is_one_document_with_the_promised_keys(team: Project) -> None:
     team.stage.play("ann", say("Hello."))
     spawned = _json(team, "teamctl", "spawn", "ann", "coder", "Go.", "--wait")
     assert spawned["text"] == "Hello."
-    assert spawned["member"]["agent_id"] == "ann@default"
+    assert spawned["member"]["agent_id"] == "ann@project"
     team.wait_for("ann", "idle")
 
     roster = _json(team, "teamctl", "team")
-    assert roster["team_name"] == "default"
+    assert roster["team_name"] == "project"
     ann = next(member for member in roster["members"] if member["name"] == "ann")
     assert ann.keys() > MEMBER_KEYS | {"uptime_seconds", "cpu_seconds", "memory_bytes", "queued"}
     assert (ann["status"], ann["turns"], ann["queued"]) == ("idle", 1, 0)

@@ -106,7 +106,7 @@ echo https://git.example/pull/7
 def test_the_person_pushes_a_branch_and_opens_a_pull_request(project: Project, bare: Path) -> None:
     """The commands need no teamd, and run gh if it is installed."""
     project.paths.create()
-    make_copy(project.paths, "alice", "default", project.folder)
+    make_copy(project.paths, "alice", "project", project.folder)
     project.enlist("alice", worktree=True)
     copy = project.paths.copy("alice")
     tip = commit(copy, "by alice", a="mine\n")

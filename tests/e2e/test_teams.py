@@ -57,8 +57,8 @@ def test_mail_reaches_members_of_another_team_and_their_answers_come_back(both: 
         return use(("send_message", {"to": "wim@web", "content": "Which port?"}))
 
     def wim(asked: Asked) -> Answer:
-        if 'teammate_id="rob@default"' in asked.last_text:
-            return use(("send_message", {"to": "rob@default", "content": "8080"}))
+        if 'teammate_id="rob@project"' in asked.last_text:
+            return use(("send_message", {"to": "rob@project", "content": "8080"}))
         return say("I wait.")
 
     both.stage.act("rob", rob)
@@ -69,7 +69,7 @@ def test_mail_reaches_members_of_another_team_and_their_answers_come_back(both: 
     sent = both.do("teamctl", "send", "wim@web", "Well done.", "--wait")
     assert sent == "sent to wim@web\ndelivered to wim@web\n"
     wait_until(
-        lambda: 'teammate_id="lead@default"' in both.asked("wim", least=1)[-1].asked.last_text,
+        lambda: 'teammate_id="lead@project"' in both.asked("wim", least=1)[-1].asked.last_text,
         what="it is asked about the mail that stands in its conversation",
     )
 
@@ -109,7 +109,7 @@ def test_advice_about_a_named_team_gives_commands_that_reach_it(two: Project) ->
 @pytest.mark.parametrize(
     ("to", "sentence"),
     [
-        ("bob@nowhere", "no team named 'nowhere'; there are: default, web"),
+        ("bob@nowhere", "no team named 'nowhere'; there are: project, web"),
         ("nobody@web", "no teammate named 'nobody'; the team is"),
         ("bob@web@far", "this host has no name in [hosts]"),
     ],
@@ -122,7 +122,7 @@ def test_an_address_with_an_unknown_member_team_or_host_is_refused(
     assert sentence in refused.complaint
 
 
-@pytest.mark.parametrize("name", ["default", "web", "WEB", "../x", "", "a b"])
+@pytest.mark.parametrize("name", ["project", "web", "WEB", "../x", "", "a b"])
 def test_a_taken_or_invalid_name_is_refused(both: Project, name: str) -> None:
     refused = both.run("teamctl", "create", name)
     assert refused.status == 1
@@ -157,10 +157,10 @@ def test_the_name_of_the_projects_own_team_is_reserved_before_that_team_exists(
     project: Project,
 ) -> None:
     """Otherwise `teamd start` would give two teams one name, and make mail by name ambiguous."""
-    refused = project.run("teamctl", "create", "Default")
+    refused = project.run("teamctl", "create", "Project")
     assert refused.status == 1
     assert refused.complaint == (
-        "teamctl: the project's own team is called 'default' already; take another name"
+        "teamctl: the project's own team is called 'project' already; take another name"
     )
     assert not (project.folder / ".teams").exists()
 
@@ -174,7 +174,7 @@ def test_a_start_is_refused_if_another_team_has_the_same_name(two: Project) -> N
 
 
 def test_the_projects_own_team_cannot_be_deleted(both: Project) -> None:
-    refused = both.run("teamctl", "delete", "default")
+    refused = both.run("teamctl", "delete", "project")
     assert refused.status == 1
     assert "is the project's own team" in refused.complaint
     assert both.paths.root.exists()
@@ -206,7 +206,7 @@ def test_a_team_of_the_lead_has_its_own_directory_and_outlives_the_lead(project:
     assert project.do("teamctl", "chat", "Make a web team.") == "There it is.\n"
     roster = json.loads(web(project).config.read_bytes())
     assert (roster["team_name"], roster["members"][0]["name"]) == ("web", "una")
-    wait_until(lambda: told_by(web(project), "una") == ["lead@default"], what="una is told")
+    wait_until(lambda: told_by(web(project), "una") == ["lead@project"], what="una is told")
     project.do("teamctl", "shutdown", "lead")
     project.do("teamd", "stop")
     assert json.loads(project.do("teamctl", "teams", "--json"))["teams"][1]["running"]
@@ -282,7 +282,7 @@ def test_a_teammate_spawned_into_another_team_reports_to_the_lead_that_spawned_i
         return use(("spawn_teammate", una))
 
     two.stage.act("lead", lead)
-    report = {"to": "lead@default", "content": "the work is done"}
+    report = {"to": "lead@project", "content": "the work is done"}
     two.stage.play("una", use(("send_message", report)), decline())
     two.do("teamctl", "chat", "Have it done.")
     wait_until(
@@ -291,10 +291,10 @@ def test_a_teammate_spawned_into_another_team_reports_to_the_lead_that_spawned_i
     )
     assert "the work is done" in json.dumps(two.records("lead"))
     assert (
-        "report to 'lead@default' when a task is done" in two.asked("una", least=1)[0].asked.system
+        "report to 'lead@project' when a task is done" in two.asked("una", least=1)[0].asked.system
     )
     (una,) = json.loads(web(two).config.read_bytes())["members"]
-    assert una["spawned_by"] == "lead@default"
+    assert una["spawned_by"] == "lead@project"
     two.do("teamd", "--team", "web", "restart")
     assert "no new mail" in two.do("teamctl", "--team", "web", "inbox")
     two.do("teamctl", "--team", "web", "spawn", "una", "coder", "Now for me.", "--wait")

@@ -268,7 +268,7 @@ def test_an_exception_in_a_receiver_ends_run_with_that_exception(tmp_path: Path)
 
 def test_nothing_is_sent_to_a_server_without_tls(tmp_path: Path) -> None:
     """An attacker in the broker's place must not get mail by not offering TLS."""
-    town = Town.found(tmp_path, {"default": ["h1"]})
+    town = Town.found(tmp_path, {"project": ["h1"]})
     heard = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -278,7 +278,7 @@ def test_nothing_is_sent_to_a_server_without_tls(tmp_path: Path) -> None:
 
     async def talk() -> None:
         async with await asyncio.start_server(serve, "127.0.0.1", town.record.port):
-            host = Host(town.server, town.issue("default", "h1"), "mail.h1.*")
+            host = Host(town.server, town.issue("project", "h1"), "mail.h1.*")
             async with running(host):
                 await host.says("offers no TLS, so it is no broker of this team")
         assert set(heard) == {b""}
@@ -291,10 +291,10 @@ def test_a_broker_shutdown_is_reported_without_extra_log_messages(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Otherwise asyncio's message would be in teamd's log at each broker shutdown."""
-    town = Town.found(tmp_path, {"default": ["h1"]})
+    town = Town.found(tmp_path, {"project": ["h1"]})
 
     async def talk() -> None:
-        host = Host(town.server, town.issue("default", "h1"), "mail.h1.*")
+        host = Host(town.server, town.issue("project", "h1"), "mail.h1.*")
         async with running(host):
             with town.open():
                 await until(lambda: host.broker.up)
@@ -337,7 +337,7 @@ def test_several_addresses_are_tried_in_turn(tmp_path: Path) -> None:
 
 def test_the_broker_is_reachable_through_a_tunnel(tmp_path: Path) -> None:
     """As with `ssh -L`: another port, and `localhost` as the name."""
-    town = Town.found(tmp_path, {"default": ["h1"]})
+    town = Town.found(tmp_path, {"project": ["h1"]})
 
     ended = asyncio.Event()
 
@@ -357,7 +357,7 @@ def test_the_broker_is_reachable_through_a_tunnel(tmp_path: Path) -> None:
     async def talk() -> None:
         port = free_port()
         async with await asyncio.start_server(forward, "127.0.0.1", port):
-            host = Host(f"tls://localhost:{port}", town.issue("default", "h1"), "mail.h1.*")
+            host = Host(f"tls://localhost:{port}", town.issue("project", "h1"), "mail.h1.*")
             with town.open():
                 async with running(host):
                     await until(lambda: host.broker.up)
@@ -378,13 +378,13 @@ def test_the_broker_is_reachable_through_a_tunnel(tmp_path: Path) -> None:
 def test_the_reason_for_an_unusable_address_is_reported(
     tmp_path: Path, server: str, why: str
 ) -> None:
-    town = Town.found(tmp_path, {"default": ["h1"]})
+    town = Town.found(tmp_path, {"project": ["h1"]})
     own = town.keep("server", town.issue_server("localhost"))
     for place, made in ((own.cert, "server.crt"), (own.key, "server.key")):
         place.replace(town.broker.files.folder / made)
 
     async def talk() -> None:
-        host = Host(server.format(port=town.record.port), town.issue("default", "h1"))
+        host = Host(server.format(port=town.record.port), town.issue("project", "h1"))
         with town.open():
             async with running(host):
                 await host.says(why)
@@ -393,13 +393,13 @@ def test_the_reason_for_an_unusable_address_is_reported(
 
 
 def test_an_expired_broker_certificate_is_reported(tmp_path: Path) -> None:
-    town = Town.found(tmp_path, {"default": ["h1"]})
+    town = Town.found(tmp_path, {"project": ["h1"]})
     own = town.keep("server", town.issue_server("localhost", valid=past()))
     for place, made in ((own.cert, "server.crt"), (own.key, "server.key")):
         place.replace(town.broker.files.folder / made)
 
     async def talk() -> None:
-        host = Host(town.server, town.issue("default", "h1"))
+        host = Host(town.server, town.issue("project", "h1"))
         with town.open():
             async with running(host):
                 await host.says("has expired, or this machine's clock is wrong")
@@ -408,8 +408,8 @@ def test_an_expired_broker_certificate_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_missing_key_file_is_reported(tmp_path: Path) -> None:
-    town = Town.found(tmp_path, {"default": ["h1"]})
-    certificates = town.issue("default", "h1")
+    town = Town.found(tmp_path, {"project": ["h1"]})
+    certificates = town.issue("project", "h1")
     certificates.key.unlink()
 
     async def talk() -> None:

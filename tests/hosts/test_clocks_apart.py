@@ -55,7 +55,7 @@ def test_clocks_hours_apart_do_not_affect_mail_commands_or_shown_times(
         for host, other, name in (("h1", "h2", "bob"), ("h2", "h1", "alice")):
             spawned = town.on(host, "spawn", f"{name}@{other}", "clerk", "Begin.")
             assert (spawned.status, spawned.stdout) == (0, f"{other}: {name} (clerk) is at work\n")
-            town.on(host, "send", f"{name}@default@{other}", "Across the hours.")
+            town.on(host, "send", f"{name}@project@{other}", "Across the hours.")
             wait_until(lambda: "Across the hours." in contents(town, other, name), what=name)  # noqa: B023
         stamp = town.projects["h2"].records("bob", "mail")[0]["time"]
         assert abs(abs(stamp - time.time()) - APART_SECONDS) < APART_SECONDS / 2, "they are apart"

@@ -27,7 +27,7 @@ def known(project: Project) -> Project:
     HostPlaces(project.paths).create()
     for host in ("h2", "h3"):
         message = Message(sender="lead", to="bob", content="x", id=host).to_json()
-        Outbox(project.paths, host).append("mail", to="bob", team="default", message=message)
+        Outbox(project.paths, host).append("mail", to="bob", team="project", message=message)
     views = Views(project.paths)
     views.change("h2", state=HostState.UNREACHABLE, since=1.0)
     views.write()
@@ -39,7 +39,7 @@ def test_a_forgotten_host_is_no_longer_shown(known: Project) -> None:
         "h2 is forgotten\ndropped: a line that waited for it\n"
     )
     assert FarHosts(known.paths, "h1").known() == ["h3"]
-    for argv in (("hosts", "forget", "h2"), ("send", "bob@default@h2", "x")):
+    for argv in (("hosts", "forget", "h2"), ("send", "bob@project@h2", "x")):
         again = known.run("teamctl", *argv)
         assert (again.status, again.complaint) == (1, NO_H2)
 
@@ -82,21 +82,21 @@ def test_a_running_postman_forgets_a_host_and_accepts_it_when_it_returns(tmp_pat
         assert (there.status, there.complaint) == (
             1, "teamctl: h2 is there; `teamctl hosts remove h2` on the broker's host shuts it out"
         )  # fmt: skip
-        town.on("h1", "send", "lead@default@h2", "before")
+        town.on("h1", "send", "lead@project@h2", "before")
         wait_until(lambda: waiting(town.projects["h1"].paths, "h2") == 0, what="it is confirmed")
         town.projects["h2"].do("teamd", "stop")
         town.wait_for("h1", "h2", "unreachable")
         (row,) = (one for one in town.json("h1", "hosts")["hosts"] if one["name"] == "h2")
         assert row["round_trip_ms"] is None
         HostPlaces(town.projects["h1"].paths).outbox("h2").unlink()
-        town.on("h1", "send", "lead@default@h2", "dropped")
+        town.on("h1", "send", "lead@project@h2", "dropped")
         assert look_anew(town)["h2"] == "unreachable", "one file less is no word of a person"
         forgotten = town.on("h1", "hosts", "forget", "h2")
         assert forgotten.stdout == "h2 is forgotten\ndropped: a line that waited for it\n"
         assert look_anew(town) == {"h3": "reachable"}
         town.projects["h2"].start()
         town.wait_for("h1", "h2", "reachable")
-        town.on("h1", "send", "lead@default@h2", "after")
+        town.on("h1", "send", "lead@project@h2", "after")
         inbox = town.projects["h2"].paths.inbox("lead")
         wait_until(lambda: b"after" in inbox.read_bytes(), what="mail goes there again")
         assert b"dropped" not in inbox.read_bytes()

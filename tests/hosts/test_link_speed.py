@@ -46,7 +46,7 @@ class Pair:
 
     def __init__(self, folder: Path) -> None:
         self.stack = ExitStack()
-        self.town = Town.found(folder, {"default": ["h1", "h2", "h3", "h4"]})
+        self.town = Town.found(folder, {"project": ["h1", "h2", "h3", "h4"]})
         self.stack.enter_context(self.town.open())
         self.teams = {name: TeamPaths(folder / name / ".team") for name in ("h1", "h2")}
         for paths in self.teams.values():
@@ -64,7 +64,7 @@ class Pair:
 
     def connection(self, name: str) -> list[str]:
         """Return the connection arguments of a host."""
-        return bare.arguments(self.town.server, self.town.issue("default", name))
+        return bare.arguments(self.town.server, self.town.issue("project", name))
 
     def reachable(self, name: str, other: str) -> bool:
         """Return whether one host reaches the other."""
@@ -76,7 +76,7 @@ class Pair:
         message = Message(sender="lead", to="lead", content=text).to_json()
         del message["to"]
         outbox = Outbox(self.teams["h1"], "h2", durable=durable)
-        outbox.append("mail", to="lead", team="default", message=message)
+        outbox.append("mail", to="lead", team="project", message=message)
 
     def close(self) -> None:
         """Stop all processes."""

@@ -48,15 +48,15 @@ def texts(town: Hosts, host: str, name: str) -> list[tuple[str, str]]:
 def test_a_message_arrives_on_the_other_host_with_its_senders_full_name(
     town: Hosts,
 ) -> None:
-    sent = town.json("h1", "send", "BOB@default@H2", "Begun: branch parse, commit 1f2e3d.")
-    assert sent["to"] == "bob@default@h2"
-    expected = ("lead@default@h1", "Begun: branch parse, commit 1f2e3d.")
+    sent = town.json("h1", "send", "BOB@project@H2", "Begun: branch parse, commit 1f2e3d.")
+    assert sent["to"] == "bob@project@h2"
+    expected = ("lead@project@h1", "Begun: branch parse, commit 1f2e3d.")
     wait_until(lambda: expected in texts(town, "h2", "bob"), what="it is there")
     assert texts(town, "h2", "bob").count(expected) == 1
     (here,) = town.json("h1", "trace", sent["id"])["receivers"]
-    assert here["to"] == "bob@default@h2"
+    assert here["to"] == "bob@project@h2"
     (there,) = town.json("h2", "trace", sent["id"])["receivers"]
-    assert (there["stage"], there["from"]) == ("delivered", "lead@default@h1")
+    assert (there["stage"], there["from"]) == ("delivered", "lead@project@h1")
     wait_until(
         lambda: "arrived; `teamctl trace" in town.on("h1", "trace", sent["id"]).stdout,
         what="the first host knows that it arrived",
@@ -67,8 +67,8 @@ def test_a_message_arrives_on_the_other_host_with_its_senders_full_name(
 @pytest.mark.parametrize(
     ("begun", "offered"),
     [
-        ("send b", ["bob@default@h2"]),
-        ("send ", ["alice", "lead", "bob@default@h2"]),
+        ("send b", ["bob@project@h2"]),
+        ("send ", ["alice", "lead", "bob@project@h2"]),
         ("spawn ", ["alice", "bob@h2"]),
         ("shutdown bo", ["bob@h2"]),
         ("interrupt bo", ["bob@h2"]),
@@ -84,27 +84,27 @@ def test_shell_completion_offers_names_on_other_hosts(
         "COMP_CWORD": "2",
     }
     completed = town.projects["h1"].run("teamctl", env=env).stdout.split()
-    spawned = {"plain,carol@h2", "plain,carol@default@h2"}  # perhaps spawned by another test
+    spawned = {"plain,carol@h2", "plain,carol@project@h2"}  # perhaps spawned by another test
     assert [one for one in completed if one not in spawned] == [f"plain,{one}" for one in offered]
 
 
 def test_repeated_sends_with_one_id_arrive_once_on_another_host(town: Hosts) -> None:
     for _ in range(3):
-        town.json("h1", "send", "bob@default@h2", "Once.", "--id", "order-66")
-    expected = ("lead@default@h1", "Once.")
+        town.json("h1", "send", "bob@project@h2", "Once.", "--id", "order-66")
+    expected = ("lead@project@h1", "Once.")
     wait_until(lambda: expected in texts(town, "h2", "bob"), what="it is there")
-    town.json("h1", "send", "bob@default@h2", "Last.")
-    last = ("lead@default@h1", "Last.")
+    town.json("h1", "send", "bob@project@h2", "Last.")
+    last = ("lead@project@h1", "Last.")
     wait_until(lambda: last in texts(town, "h2", "bob"), what="what came behind it is there")
     assert texts(town, "h2", "bob").count(expected) == 1
 
 
 def test_mail_to_an_unknown_name_on_another_host_is_answered_by_mail(town: Hosts) -> None:
-    town.json("h1", "send", "bbo@default@h2", "Hello?", "--from", "alice")
+    town.json("h1", "send", "bbo@project@h2", "Hello?", "--from", "alice")
 
     def told() -> list[str]:
         found = texts(town, "h1", "alice")
-        return [text for sender, text in found if sender == "teamd@default@h2"]
+        return [text for sender, text in found if sender == "teamd@project@h2"]
 
     wait_until(told, what="alice is told")
     assert (
@@ -116,17 +116,17 @@ def test_mail_to_an_unknown_name_on_another_host_is_answered_by_mail(town: Hosts
 def test_options_and_addresses_invalid_for_other_hosts_are_refused_at_once(
     town: Hosts,
 ) -> None:
-    refused = town.on("h1", "send", "bob@default@h2", "x", "--wait")
+    refused = town.on("h1", "send", "bob@project@h2", "x", "--wait")
     assert refused.status == 2
     assert "only the host of its receiver knows when it is read" in refused.stderr
     refused = town.on("h1", "spawn", "carol@h2", "coder", "Begin.", "--model", "m", "--fresh")
     assert refused.status == 2
     assert "--model, --fresh cannot be used for a teammate on h2" in refused.stderr
     for words, sentence in (
-        (("send", "bob@h2", "x"), "h2 is a host, not a team; write bob@default@h2"),
-        (("send", "bob@default@h9", "x"), "no host named 'h9'; the others are: h2"),
+        (("send", "bob@h2", "x"), "h2 is a host, not a team; write bob@project@h2"),
+        (("send", "bob@project@h9", "x"), "no host named 'h9'; the others are: h2"),
         (("spawn", "carol@h9", "coder", "Begin."), "no host named 'h9'; the others are: h2"),
-        (("interrupt", "carol@other@h2"), "commands reach the team 'default' only"),
+        (("interrupt", "carol@other@h2"), "commands reach the team 'project' only"),
         (("shutdown", "a.b@h2"), "'a.b' cannot be a teammate's name"),
     ):
         refused = town.on("h1", *words)
@@ -138,7 +138,7 @@ def test_a_teammate_can_be_spawned_interrupted_and_shut_down_from_another_host(t
     done = town.on("h1", "spawn", "carol@h2", "tester", "Test the branch parse.")
     assert (done.status, done.stdout) == (0, "h2: carol (tester) is at work\n")
     there = town.projects["h2"]
-    prompt = ("lead@default@h1", "Test the branch parse.")
+    prompt = ("lead@project@h1", "Test the branch parse.")
     wait_until(lambda: prompt in texts(town, "h2", "carol"), what="carol reads her prompt")
     assert there.member("carol").get("spawned_by") is None, "whoever leads there judges her plans"
     wait_until(lambda: members(town, "h1", "h2").get("carol") == "idle", what="carol is idle")
@@ -148,11 +148,11 @@ def test_a_teammate_can_be_spawned_interrupted_and_shut_down_from_another_host(t
         1,
         "teamctl: h2 says: carol is idle; there is nothing to interrupt: `teamctl send` reaches it",
     )
-    said = town.on("h1", "interrupt", "carol@default@h2", "Use the other branch.")
+    said = town.on("h1", "interrupt", "carol@project@h2", "Use the other branch.")
     assert (said.status, said.stdout) == (
         0, "h2: carol was idle; it reads your text now\n",
     )  # fmt: skip
-    word = ("lead@default@h1", "Use the other branch.")
+    word = ("lead@project@h1", "Use the other branch.")
     wait_until(lambda: word in texts(town, "h2", "carol"), what="carol reads it")
 
     down = town.on("h1", "shutdown", "carol@h2")
@@ -178,8 +178,8 @@ def test_a_command_from_a_host_without_permission_is_refused_quickly(town: Hosts
 
 def test_a_broadcast_reaches_all_hosts(town: Hosts) -> None:
     told = town.on("h1", "broadcast", "Stop pushing to main.", "--all-hosts")
-    assert told.stdout.startswith("sent to alice, bob@default@h2")
-    expected = ("lead@default@h1", "Stop pushing to main.")
+    assert told.stdout.startswith("sent to alice, bob@project@h2")
+    expected = ("lead@project@h1", "Stop pushing to main.")
     wait_until(lambda: expected in texts(town, "h2", "bob"), what="bob has it")
     assert ("lead", "Stop pushing to main.") in texts(town, "h1", "alice")
 
@@ -192,8 +192,8 @@ def test_without_a_broker_mail_waits_commands_fail_and_hosts_show_since_when(
     town.kill_broker()
     for host, other in (("h1", "h2"), ("h2", "h1")):
         town.wait_for(host, other, "unreachable")
-    queued = town.on("h1", "send", "bob@default@h2", "Later.")
-    assert (queued.status, queued.stdout) == (0, "sent to bob@default@h2\n")
+    queued = town.on("h1", "send", "bob@project@h2", "Later.")
+    assert (queued.status, queued.stdout) == (0, "sent to bob@project@h2\n")
     assert queued.complaint.startswith("warning: queued for h2: unreachable since ")
     begun = time.monotonic()
     refused = town.on("h1", "spawn", "dora@h2", "tester", "Begin.")
@@ -206,14 +206,14 @@ def test_without_a_broker_mail_waits_commands_fail_and_hosts_show_since_when(
     missed = town.on("h1", "broadcast", "Anybody?", "--all-hosts")
     assert "warning: h2 was missed: unreachable since " in missed.stderr
     shown = town.on("h1", "team", "--hosts").stdout
-    assert "bob@default@h2" in shown
+    assert "bob@project@h2" in shown
     assert "h2: unreachable since " in shown
     assert "1 line waits for it" in shown
     assert "failed" not in shown
     found = town.on("h1", "doctor").stdout
     assert "h2: unreachable since " in found
     town.start_broker()
-    expected = ("lead@default@h1", "Later.")
+    expected = ("lead@project@h1", "Later.")
     wait_until(lambda: expected in texts(town, "h2", "bob"), what="it has come")
     town.wait_for("h1", "h2", "reachable")
     town.wait_for("h2", "h1", "reachable")

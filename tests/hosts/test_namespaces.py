@@ -150,13 +150,13 @@ def test_hosts_set_up_by_two_commands_exchange_mail_and_survive_a_cut(
         other.do("teamctl", "spawn", "bob", "coder", "Wait for mail.", "--wait")
         wait_until(lambda: one.sees("h2") == "reachable", what="h1 sees h2")
 
-        one.do("teamctl", "send", "bob@default@h2", "Before the cut.")
+        one.do("teamctl", "send", "bob@project@h2", "Before the cut.")
         wait_until(lambda: other.has_read("bob", "Before the cut."))
 
         one.plug("down")
         wait_until(lambda: one.sees("h2") == "unreachable", what="h1 sees that h2 is away")
         assert one.shows("h2") == "unreachable"
-        sent = one.run("teamctl", "send", "bob@default@h2", "During the cut.")
+        sent = one.run("teamctl", "send", "bob@project@h2", "During the cut.")
         assert sent.status == 0
         assert "queued for h2" in sent.stdout + sent.stderr
         wait_until(lambda: other.sees("h1") == "unreachable", what="and h2 that h1 is")
@@ -164,7 +164,7 @@ def test_hosts_set_up_by_two_commands_exchange_mail_and_survive_a_cut(
         healed = time.monotonic()
         wait_until(lambda: other.has_read("bob", "During the cut."))
         assert time.monotonic() - healed < HEAL_SECONDS
-        one.do("teamctl", "send", "bob@default@h2", "After the cut.")
+        one.do("teamctl", "send", "bob@project@h2", "After the cut.")
         wait_until(lambda: other.has_read("bob", "After the cut."))
         texts = ("Before the cut.", "During the cut.", "After the cut.")
         assert [other.has_read("bob", text) for text in texts] == [1, 1, 1]

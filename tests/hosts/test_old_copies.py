@@ -43,7 +43,7 @@ def meet(town: Hosts) -> None:
 def write(town: Hosts, host: str, *contents: str) -> None:
     """Send messages to the person on the other host."""
     for content in contents:
-        town.json(host, "send", f"lead@default@{OTHER[host]}", content)
+        town.json(host, "send", f"lead@project@{OTHER[host]}", content)
 
 
 def read(town: Hosts, host: str) -> Counter[str]:

@@ -15,7 +15,7 @@ from teamd.postman.certificates import Certificates
 from tests.hosts.brokers import Host, Town, past, running
 from tests.waiting import until
 
-TEAM, OTHER = "default", "other"
+TEAM, OTHER = "project", "other"
 
 
 @pytest.fixture(scope="module")

@@ -89,7 +89,7 @@ def test_a_killed_postman_is_restarted_and_mail_continues(town: Hosts) -> None:
     for number in range(3):
         for host in ("h1", "h2"):
             os.kill(postman(town, host), signal.SIGKILL)
-        town.on("h1", "send", "lead@default@h2", f"kill {number}")
+        town.on("h1", "send", "lead@project@h2", f"kill {number}")
     expected = [f"kill {number}" for number in range(3)]
     wait_until(lambda: inbox(town, "h2")[-3:] == expected, what="all of it, in order")
     assert [one for one in inbox(town, "h2") if one.startswith("kill")] == expected
@@ -100,7 +100,7 @@ def test_waiting_mail_moves_soon_after_the_broker_returns(town: Hosts) -> None:
     wait_until(lambda: waiting(town.projects["h1"].paths, "h2") == 0, what="nothing waits yet")
     town.kill_broker()
     town.wait_for("h1", "h2", "unreachable")
-    sent = town.on("h1", "send", "lead@default@h2", "while away")
+    sent = town.on("h1", "send", "lead@project@h2", "while away")
     assert sent.status == 0
     assert "queued for h2: unreachable since" in sent.stdout + sent.stderr
     assert waiting(town.projects["h1"].paths, "h2") == 1
@@ -128,7 +128,7 @@ def test_a_reload_restarts_or_stops_the_postman(town: Hosts) -> None:
     project.write("team.toml", f"{text}outbox_bytes = 4096\n")
     assert "the postman starts anew" in project.do("teamd", "reload")
     wait_until(lambda: postman(town, "h2") != before, what="another one")
-    town.on("h2", "send", "lead@default@h1", "after")
+    town.on("h2", "send", "lead@project@h1", "after")
     wait_until(lambda: "after" in inbox(town, "h1"), what="mail from it")
     project.ask_no_service()
     project.do("teamd", "reload")
@@ -146,7 +146,7 @@ def test_a_full_outbox_refuses_mail_with_a_remedy(own_town: Hosts) -> None:
     project.write("team.toml", f"{text}outbox_bytes = 4096\n")
     project.do("teamd", "reload")
     town.kill_broker()
-    sent = [town.on("h2", "send", "lead@default@h1", "x" * 1500) for _ in range(4)]
+    sent = [town.on("h2", "send", "lead@project@h1", "x" * 1500) for _ in range(4)]
     town.start_broker()
     assert [one.status for one in sent] == [0, 0, 1, 1]
     assert sent[-1].complaint == (
@@ -196,10 +196,10 @@ def test_the_postman_starts_before_teamd_has_loaded_its_modules(tmp_path: Path) 
 def test_a_damaged_outbox_does_not_delay_mail(town: Hosts) -> None:
     """Waiting mail and later mail both arrive, and the person gets a report."""
     outbox = HostPlaces(town.projects["h1"].paths).outbox("h2")
-    town.on("h1", "send", "lead@default@h2", "before the damage")
+    town.on("h1", "send", "lead@project@h2", "before the damage")
     with outbox.open("ab") as file:
         file.write(b"rubbish\n")
-    sent = town.on("h1", "send", "lead@default@h2", "behind the damage")
+    sent = town.on("h1", "send", "lead@project@h2", "behind the damage")
     assert (sent.status, sent.stderr) == (0, "")
     wait_until(lambda: "behind the damage" in inbox(town, "h2"), what="it is there")
     assert inbox(town, "h2").count("before the damage") == 1
@@ -213,16 +213,16 @@ def test_waiting_mail_survives_removing_and_restoring_the_settings(town: Hosts) 
     project = town.projects["h2"]
     text = (project.folder / "team.toml").read_text()
     town.kill_broker()
-    project.do("teamctl", "send", "lead@default@h1", "before they went")
+    project.do("teamctl", "send", "lead@project@h1", "before they went")
     project.ask_no_service()
     project.do("teamd", "reload")
     wait_until(lambda: not postman_runs(project.paths), what="no postman")
-    refused = town.on("h2", "send", "lead@default@h1", "while they are gone")
+    refused = town.on("h2", "send", "lead@project@h1", "while they are gone")
     assert refused.status == 1
     assert "this host has no name in [hosts]; `teamctl help hosts`" in refused.complaint
     project.write("team.toml", text)
     project.do("teamd", "reload")
-    project.do("teamctl", "send", "lead@default@h1", "since they are back")
+    project.do("teamctl", "send", "lead@project@h1", "since they are back")
     town.start_broker()
     wait_until(lambda: "since they are back" in inbox(town, "h1"), what="all is there")
     assert inbox(town, "h1").count("before they went") == 1
@@ -234,7 +234,7 @@ def test_a_moved_team_keeps_its_waiting_mail(town: Hosts) -> None:
     project = town.projects["h2"]
     before = reports(project.paths)
     town.kill_broker()
-    town.on("h2", "send", "lead@default@h1", "before the move")
+    town.on("h2", "send", "lead@project@h1", "before the move")
     pid, new = postman(town, "h2"), project.folder.with_name("renamed")
     project.folder.rename(new)
     try:
@@ -244,12 +244,12 @@ def test_a_moved_team_keeps_its_waiting_mail(town: Hosts) -> None:
         settings = new / "team.toml"  # a different file for trust, so the person confirms it again
         TrustStore(project.environment).confirm(settings, settings.read_bytes())
         project.start_in(new)
-        sent = project.run("teamctl", "send", "lead@default@h1", "behind the move", cwd=new)
+        sent = project.run("teamctl", "send", "lead@project@h1", "behind the move", cwd=new)
         assert sent.status == 0
         town.start_broker()
         wait_until(lambda: "behind the move" in inbox(town, "h1"), what="all is there")
         assert inbox(town, "h1").count("before the move") == 1
-        town.on("h1", "send", "lead@default@h2", "to where it is")
+        town.on("h1", "send", "lead@project@h2", "to where it is")
         there = HostPlaces(TeamPaths(new / ".team")).paths.inbox("lead")
         wait_until(lambda: "to where it is" in there.read_text(), what="mail finds it")
         assert not project.folder.exists()
@@ -265,7 +265,7 @@ def test_teammates_get_an_error_for_a_full_outbox_and_continue(tmp_path: Path) -
     """They get a tool error at once; when waiting mail has moved, there is room again."""
 
     def tell(content: str) -> list[Any]:
-        return ["send_message", {"to": "lead@default@h2", "content": content}]
+        return ["send_message", {"to": "lead@project@h2", "content": content}]
 
     mail, again = [tell(f"{n} {'x' * 1500}") for n in range(4)], tell("there is room")
     turns = [{"use": mail}, {"say": "It is full.", "expect": "too much mail waits for h2"}]

@@ -80,7 +80,7 @@ def test_init_and_join_are_enough_to_exchange_mail(project: Project, second: Pro
     with serving(configuration(project), port):
         said = second.do("teamctl", "hosts", "join", token(project))
         assert said.splitlines() == [
-            "this host is h2 of the team default now",
+            "this host is h2 of the team project now",
             "next: `teamd start`, or `teamd reload` where it runs",
             f"then delete {token(project)}: who has it can act as h2",
         ]
@@ -104,7 +104,7 @@ def test_teams_start_after_init_and_join_and_mail_arrives(
         second.do("teamctl", "spawn", "bob", "coder", "Wait for mail.", "--wait")
         # A name is known once its host has connected.
         wait_until(lambda: '"h2"' in project.do("teamctl", "hosts", "--json"))
-        project.do("teamctl", "send", "bob@default@h2", "Good day from h1.")
+        project.do("teamctl", "send", "bob@project@h2", "Good day from h1.")
         second.wait_for("bob", "idle", turns=2)
         assert any("Good day from h1." in str(one) for one in second.records("bob"))
 
@@ -126,7 +126,7 @@ def test_a_host_name_that_differs_from_the_certificate_is_reported(
 
         wait_until(lambda: "does not let this host speak as h9" in said(), what="why")
         assert "h1    unreachable" in said()
-        sent = second.run("teamctl", "send", "lead@default@h1", "Good day.")
+        sent = second.run("teamctl", "send", "lead@project@h1", "Good day.")
         assert "queued for h1: unreachable since" in sent.stderr
         log = second.paths.log("teamd.postman").read_text()
         assert log.count("denied by the broker") < 10, "not with each beat"
@@ -137,11 +137,11 @@ def test_init_prints_the_next_steps(project: Project) -> None:
     folder = Keys(project.paths).broker
     record = json.loads((folder / "broker.json").read_text())
     first, second, third, unit, program, *rest = said.splitlines()
-    assert first == "this host is h1 of the team default, and has the broker"
+    assert first == "this host is h1 of the team project, and has the broker"
     assert second == "the others reach it at tls://10.1.2.3:4222"
     assert third == "next, start the broker, by one of:"
     assert unit == (
-        f"  systemctl --user enable --now {folder}/teamd-broker-default-{record['id']}.service"
+        f"  systemctl --user enable --now {folder}/teamd-broker-project-{record['id']}.service"
     )
     assert program.endswith(f"nats-server -c {folder}/nats-server.conf")
     assert rest == [
@@ -465,9 +465,9 @@ def test_join_refuses_a_missing_file(project: Project) -> None:
 
 
 def test_join_refuses_expired_and_mismatched_certificates(project: Project, tmp_path: Path) -> None:
-    town = Town.found(tmp_path, {"default": ["h1", "h2"]})
-    whole = json.loads(town.broker.issue(town.record, "default", "h2").encode())
-    old = town.issue("default", "h2", valid=past())
+    town = Town.found(tmp_path, {"project": ["h1", "h2"]})
+    whole = json.loads(town.broker.issue(town.record, "project", "h2").encode())
+    old = town.issue("project", "h2", valid=past())
     expired = whole | {"cert": old.cert.read_text(), "key": old.key.read_text()}
     (tmp_path / "old.token").write_text(json.dumps(expired))
     assert f"to {datetime.now(UTC):%Y}-" in refused(project, "join", str(tmp_path / "old.token"))
@@ -496,7 +496,7 @@ def test_an_interrupted_removal_is_completed_by_the_next_attempt(
         broker = BrokerFolder(Keys(project.paths).broker)
         record = broker.read()
         assert record is not None
-        broker.files.record.write_bytes(record.without_host("default", "h2").encode())
+        broker.files.record.write_bytes(record.without_host("project", "h2").encode())
         assert configuration(project).read_bytes() == before
         assert admitted(second, port) == []
         assert refused(project, "remove", "h2") == "no host named 'h2'; the team's hosts are: h1"

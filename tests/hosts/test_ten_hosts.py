@@ -41,14 +41,14 @@ class Fair:
     """Ten hosts with a postman each on one broker, and one program that reads all inboxes."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        town = Town.found(folder, {"default": HOSTS})
+        town = Town.found(folder, {"project": HOSTS})
         stack.enter_context(town.open())
         self.teams = {host: TeamPaths(folder / host / ".team") for host in HOSTS}
         for paths in self.teams.values():
             paths.root.parent.mkdir()
             paths.create()
             members = [{"name": name, "role": "coder", "status": "idle"} for name in NAMES]
-            paths.config.write_text(json.dumps({"team_name": "default", "members": members}))
+            paths.config.write_text(json.dumps({"team_name": "project", "members": members}))
         self.log = folder / "read"
         argv = [sys.executable, "-m", "tests.hosts.inbox_readers"]
         with self.log.open("wb") as log:
@@ -59,7 +59,7 @@ class Fair:
         self.postmen = [
             self._run(stack, [*program, str(paths.root), host, *connection])
             for host, paths in self.teams.items()
-            for connection in [bare.arguments(town.server, town.issue("default", host))]
+            for connection in [bare.arguments(town.server, town.issue("project", host))]
         ]
 
     def _run(self, stack: ExitStack, argv: list[str], **options: object) -> subprocess.Popen[bytes]:
@@ -92,8 +92,8 @@ class Fair:
         content = f"{number} {time.monotonic()} {TEXT}"
         message = Message(sender=sender, to=to, content=content).to_json()
         del message["to"]
-        Outbox(self.teams[host], other).append("mail", to=to, team="default", message=message)
-        return f"{sender}@default@{host}", str(number)
+        Outbox(self.teams[host], other).append("mail", to=to, team="project", message=message)
+        return f"{sender}@project@{host}", str(number)
 
     def arrived(self) -> list[list[str]]:
         """Return a line for each message that was read: sender, number, inbox, milliseconds."""

@@ -220,7 +220,7 @@ def enrol(paths: TeamPaths, **members: Status) -> None:
     """Make a team directory whose roster has these members."""
     paths.create()
     for name, status in members.items():
-        member = Member(name=name, agent_id=f"{name}@default", role="tester", status=status)
+        member = Member(name=name, agent_id=f"{name}@project", role="tester", status=status)
         Roster(paths).update(partial(_with, member))
 
 

@@ -93,8 +93,8 @@ def shown(
 def add(paths: TeamPaths, *names: str, **facts: object) -> None:
     """Add members to the roster."""
     for name in names:
-        member = Member(name=name, agent_id=f"{name}@default", role="tester", status=Status.IDLE)
-        decoded = Member.decode({**member.encode(), **facts}, team="default")
+        member = Member(name=name, agent_id=f"{name}@project", role="tester", status=Status.IDLE)
+        decoded = Member.decode({**member.encode(), **facts}, team="project")
         Roster(paths).update(lambda team, one=decoded: team.with_member(one))  # type: ignore[misc]
 
 

@@ -43,16 +43,16 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def arrivals(tmp_path: Path, log: Path) -> Iterator[Arrivals]:
     """The arrivals of h1, which allows no host any command."""
-    paths = TeamPaths(tmp_path / ".team")
+    paths = TeamPaths(tmp_path / "project" / ".team")
     enrol(paths, bob=Status.IDLE, carol=Status.IDLE)
     HostPlaces(paths).create()
     hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h2"}))
     post = MailRouter(paths, durable=False, max_bytes=9999, hosts=hosts)
     with closing(Journal(log, "postman")) as journal:
         journal.note("begins")
-        commands = Commands(paths, "default", "h1", lambda *_: False, lambda *_: 1.0, journal)
+        commands = Commands(paths, "project", "h1", lambda *_: False, lambda *_: 1.0, journal)
         yield Arrivals(
-            FarDelivery(post, "default", journal),
+            FarDelivery(post, "project", journal),
             commands,
             lambda host: Outbox(paths, host, durable=False, max_bytes=500),
             journal,
@@ -61,7 +61,7 @@ def arrivals(tmp_path: Path, log: Path) -> Iterator[Arrivals]:
 
 def line(made: str, *, to: str = "bob", sender: str = "dora", **more: Any) -> OutLine:
     message = {"id": made, "type": "message", "from": sender, "content": made, "timestamp": 1.5}
-    fields = {"kind": "mail", "to": to, "team": "default", "message": message, **more}
+    fields = {"kind": "mail", "to": to, "team": "project", "message": message, **more}
     return OutLine.make(1, "", json.dumps(fields)[1:].encode())
 
 
@@ -105,7 +105,7 @@ def test_the_same_id_of_another_sender_or_host_is_another_message(arrivals: Arri
     arrivals.deliver("h2", [line("m-1", sender="emil")], suspected=True)
     arrivals.deliver("h2", [line("m-1")], suspected=True)
     senders = [mail.sender for mail in arrivals.delivery.post.inbox("bob").peek()]
-    assert senders == ["carol", "dora@default@h3", "emil@default@h2", "dora@default@h2"]
+    assert senders == ["carol", "dora@project@h3", "emil@project@h2", "dora@project@h2"]
 
 
 def test_a_suspected_line_without_a_receiver_is_answered_and_does_not_block_others(

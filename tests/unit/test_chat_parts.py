@@ -214,7 +214,7 @@ def test_all_lines_of_a_file_are_read_including_the_last(paths: TeamPaths, chat:
 
 @pytest.mark.usefixtures("served")
 def test_a_chat_does_not_wait_for_a_failed_lead(paths: TeamPaths, chat: Talk) -> None:
-    member = Member(name=LEAD, agent_id="lead@default", role="lead", status=Status.FAILED)
+    member = Member(name=LEAD, agent_id="lead@project", role="lead", status=Status.FAILED)
     Roster(paths).update(lambda team: team.with_member(member))
     with pytest.raises(TeamError) as gone:
         chat("Hello.\n")

@@ -43,7 +43,7 @@ def tight(
     calls: int = 1000,
 ) -> tuple[Life, Tight]:
     life = Life(folder, do=Big(), calls=calls, room=room, open_work=open_work)
-    life.opening = Opened(system=SYSTEM, name="alice", role="tester", team="default")
+    life.opening = Opened(system=SYSTEM, name="alice", role="tester", team="project")
     model = Tight(answer, context_tokens=context_tokens, tells=tells, judge=life.judge)
     life.model = model
     return life, model
@@ -88,7 +88,7 @@ def test_ten_times_the_context_works_and_no_request_is_too_long(tmp_path: Path) 
         assert "Do all 100 steps, then report to lead." in told
         if "<summary>" in told:
             for open_work in (
-                "You are 'alice', role: tester, a member of the team 'default'",
+                "You are 'alice', role: tester, a member of the team 'project'",
                 "3: paint the &lt;fence&gt;",
                 "plan r-1 waits for lead",
                 "bob (tester): idle",

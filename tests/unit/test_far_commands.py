@@ -54,7 +54,7 @@ def commands(paths: TeamPaths, tmp_path: Path) -> Iterator[Commands]:
     with closing(Journal(tmp_path / "log", "postman")) as journal:
         yield Commands(
             paths=paths,
-            team="default",
+            team="project",
             name="h2",
             allows=lambda host, what: host == "h1" and what != "shutdown",
             left=lambda _, boot, deadline: deadline - 100.0 if boot == "b" else 0.0,
@@ -85,7 +85,7 @@ def test_a_request_reaches_teamd_with_only_the_allowed_fields(
     """Regardless of further fields from the other host."""
     more = {"model": "x", "worktree": True, "plan": False, "fresh": True, "all": True}
     wanted = request(arguments={**GIVEN["spawn"], **more})
-    line = {**wanted.encode(), "sender": "user", "from": "lead@default@h9", "arguments": {
+    line = {**wanted.encode(), "sender": "user", "from": "lead@project@h9", "arguments": {
         **GIVEN["spawn"], **more,
     }}  # fmt: skip
     done = ControlReply(text="carol (coder) is at work")
@@ -98,7 +98,7 @@ def test_a_request_reaches_teamd_with_only_the_allowed_fields(
     assert late is not None
     assert late.exit_code == ExitCode.DEADLINE, "teamd did not answer in time"
     (found,) = asked(paths)
-    assert (found.command, found.sender) == ("spawn", "lead@default@h1")
+    assert (found.command, found.sender) == ("spawn", "lead@project@h1")
     assert dict(found.arguments) == GIVEN["spawn"]
     assert found.id == f"h1-{other.id}"
 

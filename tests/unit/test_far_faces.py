@@ -60,7 +60,7 @@ def paths(tmp_path: Path, now: float) -> TeamPaths:
     views.write()
     for host, name in (("h2", "bob"), ("h3", "carol-of-the-long-name")):
         member = FarMember(name=name, role="tester", status=Status.IDLE, since=now - 10_830)
-        roster = FarRoster(team="default", members=(member,), left_out=int(host == "h3"))
+        roster = FarRoster(team="project", members=(member,), left_out=int(host == "h3"))
         rosters.keep(places.roster(host), roster)
     Outbox(made, "h3", durable=False).append("mail", to="carol", message={})
     return made
@@ -87,7 +87,7 @@ def drawn(shown: tables.FittedTable, width: int) -> list[str]:
 def rows_of(hosts: FarHosts) -> list[Any]:
     return [
         row
-        for host in host_table.read_hosts(hosts, "default")
+        for host in host_table.read_hosts(hosts, "project")
         for row in host_table.member_cells(host, roster_table.HEADINGS)
     ]
 
@@ -95,7 +95,7 @@ def rows_of(hosts: FarHosts) -> list[Any]:
 @pytest.mark.usefixtures("postman")
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_the_table_of_hosts_fits_and_shows_the_state_of_each(hosts: FarHosts, width: int) -> None:
-    rows = [host_table.host_cells(row) for row in host_table.read_hosts(hosts, "default")]
+    rows = [host_table.host_cells(row) for row in host_table.read_hosts(hosts, "project")]
     shape, numbers = host_table.SHAPE, host_table.NUMBERS
     shown = drawn(tables.FittedTable(host_table.HEADINGS, rows, numbers, shape), width)
     assert max(map(len, shown)) <= width
@@ -125,7 +125,7 @@ def test_reports_about_the_own_host_are_shown(hosts: FarHosts) -> None:
 def test_members_of_other_hosts_are_rows_and_never_failed(hosts: FarHosts, width: int) -> None:
     shown = drawn(roster_table.roster_table(rows_of(hosts)), width)
     assert max(map(len, shown)) <= width
-    assert shown[1].startswith("bob@default@h2 ")
+    assert shown[1].startswith("bob@project@h2 ")
     assert " idle" in shown[1]
     assert shown[2].startswith("carol-of-the-long-")
     assert " unreachable" in shown[2]
@@ -139,7 +139,7 @@ def test_the_notes_show_absences_waiting_lines_and_lost_messages(
     hosts: FarHosts, now: float
 ) -> None:
     said = [
-        text for text, _ in host_table.note_lines(hosts, host_table.read_hosts(hosts, "default"))
+        text for text, _ in host_table.note_lines(hosts, host_table.read_hosts(hosts, "project"))
     ]
     assert said == [
         f"h3: unreachable since {time_of_day(now - 7230)} (the wire is cut); 1 line waits for it",
@@ -149,7 +149,7 @@ def test_the_notes_show_absences_waiting_lines_and_lost_messages(
 
 
 def test_without_a_postman_no_host_counts_as_reachable(hosts: FarHosts) -> None:
-    far = host_table.read_hosts(hosts, "default")
+    far = host_table.read_hosts(hosts, "project")
     found = {row.view.name: (row.view.state, row.view.why) for row in far}
     assert found["h2"] == (HostState.UNREACHABLE, "no postman runs here")
     first, *_ = (text for text, _ in host_table.note_lines(hosts, far))
@@ -195,8 +195,8 @@ def test_a_lead_agent_sees_members_of_other_hosts(hosts: FarHosts) -> None:
     tool = ListTeammates(Roster(hosts.paths), "lead", hosts)
     lines = asyncio.run(Toolbox([tool]).run("list_teammates", {})).text.splitlines()
     assert lines[0].startswith("alice (")
-    assert "bob@default@h2 (tester): idle" in lines
-    assert lines[-1].startswith("carol-of-the-long-name@default@h3 (tester): unreachable since ")
+    assert "bob@project@h2 (tester): idle" in lines
+    assert lines[-1].startswith("carol-of-the-long-name@project@h3 (tester): unreachable since ")
 
 
 def test_the_system_prompt_mentions_other_hosts_only_if_there_are_any(tmp_path: Path) -> None:
@@ -213,8 +213,8 @@ def test_the_system_prompt_mentions_other_hosts_only_if_there_are_any(tmp_path: 
 @pytest.mark.parametrize(
     ("sender", "idle"),
     [
-        ("bob@default@h2", True), ("lead@default@h2", False), ("user@default@h2", False),
-        ("CI job@default@h2", True), ("bob@not a team", False),
+        ("bob@project@h2", True), ("lead@project@h2", False), ("user@project@h2", False),
+        ("CI job@project@h2", True), ("bob@not a team", False),
     ],
 )  # fmt: skip
 def test_talk_between_hosts_counts_as_talk(paths: TeamPaths, sender: str, *, idle: bool) -> None:

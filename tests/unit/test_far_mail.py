@@ -40,7 +40,7 @@ from tests.unit.life import enrol
 
 @pytest.fixture
 def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / ".team")
+    made = TeamPaths(tmp_path / "project" / ".team")
     enrol(made, alice=Status.WORKING, bob=Status.IDLE, gone=Status.SHUTDOWN)
     HostPlaces(made).create()
     return made
@@ -69,7 +69,7 @@ def see(paths: TeamPaths, host: str, state: HostState = HostState.REACHABLE, **f
 
 def told(paths: TeamPaths, host: str, **members: Status) -> None:
     listed = [FarMember(name=name, role="coder", status=how) for name, how in members.items()]
-    roster = FarRoster(team="default", members=tuple(listed))
+    roster = FarRoster(team="project", members=tuple(listed))
     rosters.keep(HostPlaces(paths).roster(host), roster)
 
 
@@ -91,15 +91,15 @@ def test_mail_to_another_machine_is_a_line_in_its_outbox(
 ) -> None:
     see(paths, "h2")
     told(paths, "h2", Bob=Status.IDLE)
-    message = to("bob@DEFAULT@H2", extra={"summary": "s", "request_id": "7", "approve": True})
-    assert post.send(message) == Sent("Bob@default@h2")
+    message = to("bob@PROJECT@H2", extra={"summary": "s", "request_id": "7", "approve": True})
+    assert post.send(message) == Sent("Bob@project@h2")
     (line,) = queued(paths, "h2")
-    assert (line["kind"], line["to"], line["team"]) == ("mail", "Bob", "default")
+    assert (line["kind"], line["to"], line["team"]) == ("mail", "Bob", "project")
     assert line["message"].keys() == {"id", "type", "from", "content", "timestamp", "summary"}
     assert not post.inbox("bob").peek()
 
 
-@pytest.mark.parametrize("address", ["bob@default@h1", "BOB@Default@H1"])
+@pytest.mark.parametrize("address", ["bob@project@h1", "BOB@Project@H1"])
 def test_an_address_with_the_own_host_name_is_local(
     post: MailRouter, paths: TeamPaths, address: str
 ) -> None:
@@ -112,17 +112,17 @@ def test_an_address_with_the_own_host_name_is_local(
     ("address", "error", "sentence"),
     [
         (
-            "bob@default@h9",
+            "bob@project@h9",
             UnknownHost,
             "no host named 'h9'; the others are: h2, h3; `teamctl hosts`",
         ),
-        ("bob@other@h2", BadName, "within the team 'default' only: write bob@default@h2"),
-        ("bob@h2", BadName, "h2 is a host, not a team; write bob@default@h2"),
-        ("bob@H1", BadName, "H1 is a host, not a team; write bob@default@h1"),
+        ("bob@other@h2", BadName, "within the team 'project' only: write bob@project@h2"),
+        ("bob@h2", BadName, "h2 is a host, not a team; write bob@project@h2"),
+        ("bob@H1", BadName, "H1 is a host, not a team; write bob@project@h1"),
         ("bob@nowhere", UnknownTeam, "no team named 'nowhere'"),
         ("bob@a@b@c", BadName, "an address on another host is NAME@TEAM@HOST"),
-        ("@default@h2", BadName, "an address on another host is NAME@TEAM@HOST"),
-        ("../x@default@h2", BadName, "an address on another host is NAME@TEAM@HOST"),
+        ("@project@h2", BadName, "an address on another host is NAME@TEAM@HOST"),
+        ("../x@project@h2", BadName, "an address on another host is NAME@TEAM@HOST"),
     ],
 )
 def test_an_invalid_address_is_answered_with_the_valid_ones(
@@ -135,11 +135,11 @@ def test_an_invalid_address_is_answered_with_the_valid_ones(
 
 
 def test_without_hosts_no_host_files_are_created(tmp_path: Path) -> None:
-    paths = TeamPaths(tmp_path / ".team")
+    paths = TeamPaths(tmp_path / "project" / ".team")
     enrol(paths, bob=Status.IDLE)
     plain = MailRouter(paths, durable=False, max_bytes=1000)
     with pytest.raises(BadName, match=r"this host has no name in \[hosts\]; `teamctl help hosts`"):
-        plain.send(to("bob@default@h2"))
+        plain.send(to("bob@project@h2"))
     with pytest.raises(UnknownTeam):
         plain.send(to("bob@h2"))
     assert not paths.hosts.exists()
@@ -150,15 +150,15 @@ def test_a_sender_is_told_that_its_mail_waits_and_since_when(
 ) -> None:
     see(paths, "h2", HostState.UNREACHABLE, why="no sign of life")
     at = time_of_day(read_views(paths)[0].since or 0)
-    warning = post.send(to("bob@default@h2")).warning
+    warning = post.send(to("bob@project@h2")).warning
     assert warning == f"queued for h2: unreachable since {at} (no sign of life)"
-    assert post.send(to("bob@default@h3")).warning == "queued for h3: it was never heard of yet"
+    assert post.send(to("bob@project@h3")).warning == "queued for h3: it was never heard of yet"
     assert len(queued(paths, "h2")) == 1
 
 
 def test_a_sender_is_told_that_no_postman_runs(post: MailRouter, paths: TeamPaths) -> None:
     see(paths, "h2")
-    assert "queued for h2: no postman runs here" in str(post.send(to("bob@default@h2")).warning)
+    assert "queued for h2: no postman runs here" in str(post.send(to("bob@project@h2")).warning)
 
 
 def test_a_shut_down_receiver_is_recognized_by_the_roster_of_its_host(
@@ -166,25 +166,25 @@ def test_a_shut_down_receiver_is_recognized_by_the_roster_of_its_host(
 ) -> None:
     see(paths, "h2")
     told(paths, "h2", dora=Status.SHUTDOWN)
-    assert "dora@default@h2 is shut down; the message waits there" in str(
-        post.send(to("dora@default@h2")).warning
+    assert "dora@project@h2 is shut down; the message waits there" in str(
+        post.send(to("dora@project@h2")).warning
     )
 
 
 def test_a_full_outbox_is_an_error_and_does_not_block(post: MailRouter, paths: TeamPaths) -> None:
     assert post.hosts is not None
     full = replace(post, hosts=replace(post.hosts, max_bytes=300))
-    full.send(to("bob@default@h3"))
+    full.send(to("bob@project@h3"))
     with pytest.raises(
         OutboxFull, match=r"too much mail waits for h3: \[hosts\] outbox_bytes, 300"
     ):
-        full.send(to("bob@default@h3"))
+        full.send(to("bob@project@h3"))
     with pytest.raises(NotAMessage, match="over the limit of 1000"):
-        post.send(to("bob@default@h3", content="x" * 1000))
+        post.send(to("bob@project@h3", content="x" * 1000))
 
 
 def test_another_text_under_a_queued_id_is_refused(post: MailRouter) -> None:
-    first = to("bob@default@h3", id="order-66")
+    first = to("bob@project@h3", id="order-66")
     post.check_id(first)
     post.send(first)
     post.check_id(first)
@@ -198,15 +198,15 @@ def test_a_broadcast_names_the_teammates_that_it_missed(
     see(paths, "h2")
     told(paths, "h2", bob=Status.IDLE, dora=Status.SHUTDOWN)
     found = broadcast_far(post, to("all", type="broadcast"))
-    assert [one.to for one in found.sent] == ["bob@default@h2"]
+    assert [one.to for one in found.sent] == ["bob@project@h2"]
     assert found.missed == {"h3": "it was never heard of yet"}
     assert [line["message"]["type"] for line in queued(paths, "h2")] == ["broadcast"]
 
 
 def test_a_message_is_traced_to_the_other_machine(post: MailRouter, paths: TeamPaths) -> None:
-    post.send(to("bob@default@h3", id="m-1"))
+    post.send(to("bob@project@h3", id="m-1"))
     (way,) = trace(paths, "m-1")
-    assert (way.to, way.sender, way.stage) == ("bob@default@h3", "alice", DeliveryStage.CROSSING)
+    assert (way.to, way.sender, way.stage) == ("bob@project@h3", "alice", DeliveryStage.CROSSING)
     assert way.file == str(HostPlaces(paths).outbox("h3"))
     with files.opened(HostPlaces(paths).outbox("h3")) as fd:
         assert fd is not None
@@ -250,10 +250,10 @@ def test_an_invalid_address_is_not_decoded(text: str) -> None:
 @pytest.fixture
 def delivery(post: MailRouter, tmp_path: Path) -> Iterator[FarDelivery]:
     with closing(Journal(tmp_path / "log", "postman")) as journal:
-        yield FarDelivery(post, "default", journal)
+        yield FarDelivery(post, "project", journal)
 
 
-def line(*, to: str = "bob", team: str = "default", **message: Any) -> OutLine:
+def line(*, to: str = "bob", team: str = "project", **message: Any) -> OutLine:
     facts = {"id": "m-1", "type": "message", "from": "carol", "content": "hello", "timestamp": 1.5}
     return wired({"to": to, "team": team, "message": {**facts, **message}})
 
@@ -269,11 +269,11 @@ def test_mail_from_another_host_names_it_in_the_sender(
 ) -> None:
     delivery.deliver("h2", [line(to="BOB", summary="s")])
     (mail,) = post.inbox("bob").peek()
-    assert (mail.sender, mail.to, mail.content) == ("carol@default@h2", "bob", "hello")
+    assert (mail.sender, mail.to, mail.content) == ("carol@project@h2", "bob", "hello")
     assert (mail.timestamp, mail.summary, mail.id) == (1.5, "s", "m-1")
 
 
-@pytest.mark.parametrize("claimed", ["lead@default@h3", "lead@default", "@", "", None, 7])
+@pytest.mark.parametrize("claimed", ["lead@project@h3", "lead@project", "@", "", None, 7])
 def test_a_sender_that_claims_another_host_is_refused(
     delivery: FarDelivery, post: MailRouter, claimed: Any
 ) -> None:
@@ -307,10 +307,10 @@ def test_messages_to_one_receiver_keep_their_order(delivery: FarDelivery, post: 
 @pytest.mark.parametrize(
     ("to", "team", "sentence"),
     [
-        ("bbo", "default", "no teammate named 'bbo'; the team is: alice, bob, gone"),
-        ("teamd", "default", "it takes no mail"),
-        ("bob", "other", "the team there is 'default'; give both hosts the same [team] name"),
-        ("gone", "default", "gone is shut down; the message waits"),
+        ("bbo", "project", "no teammate named 'bbo'; the team is: alice, bob, gone"),
+        ("teamd", "project", "it takes no mail"),
+        ("bob", "other", "the team there is 'project'; give both hosts the same [team] name"),
+        ("gone", "project", "gone is shut down; the message waits"),
     ],
 )
 def test_a_sender_is_told_by_mail_why_its_message_was_not_read(
@@ -319,7 +319,7 @@ def test_a_sender_is_told_by_mail_why_its_message_was_not_read(
     see(paths, "h2")
     delivery.deliver("h2", [line(to=to, team=team), line(id="m-2")])
     (answer,) = queued(paths, "h2")
-    assert (answer["to"], answer["team"]) == ("carol", "default")
+    assert (answer["to"], answer["team"]) == ("carol", "project")
     assert sentence in answer["message"]["content"]
     assert answer["message"]["from"] == "teamd"
     box = delivery.post.inbox
@@ -409,12 +409,12 @@ def test_no_line_from_another_host_does_harm(
     keys = st.sampled_from(["id", "type", "from", "content", "timestamp", "summary"])
     odd: dict[str, Any] = data.draw(st.dictionaries(keys, ANYTHING))
     with closing(Journal(paths.log("postman"), "postman")) as journal:
-        FarDelivery(post, "default", journal).deliver(
+        FarDelivery(post, "project", journal).deliver(
             "h2", [wired(found), line(**odd), line(id="last")]
         )
     mail = post.inbox("bob").peek()
     assert mail[-1].id == "last"
-    assert all(one.sender.endswith("@default@h2") for one in mail)
+    assert all(one.sender.endswith("@project@h2") for one in mail)
     assert json.dumps([one.to_json() for one in mail])
 
 

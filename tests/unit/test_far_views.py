@@ -57,13 +57,13 @@ def seen(views: Views, name: str = "h2") -> tuple[HostState, str]:
 @pytest.mark.parametrize(
     "told",
     [
-        {"team": "default", "members": [{**BOB, "name": "../bob"}]},
-        {"team": "default", "members": [{**BOB, "name": "\x1b[31mbob"}]},
-        {"team": "default", "members": [{**BOB, "role": 7}]},
-        {"team": "default", "members": [{**BOB, "status": "dancing"}]},
-        {"team": "default", "members": [BOB, "carol"]},
+        {"team": "project", "members": [{**BOB, "name": "../bob"}]},
+        {"team": "project", "members": [{**BOB, "name": "\x1b[31mbob"}]},
+        {"team": "project", "members": [{**BOB, "role": 7}]},
+        {"team": "project", "members": [{**BOB, "status": "dancing"}]},
+        {"team": "project", "members": [BOB, "carol"]},
         {"team": "no team", "members": [BOB]},
-        {"team": "default", "members": [BOB], "left_out": "many"},
+        {"team": "project", "members": [BOB], "left_out": "many"},
         {"members": [BOB]},
     ],
 )
@@ -73,14 +73,14 @@ def test_a_roster_of_impossible_names_or_counts_is_refused(told: dict[str, Any])
         FarRoster.decode(told, MOMENT)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b'{"team": "default"}', b'{"team": "a b"}'])
+@pytest.mark.parametrize("content", [b"", b"{", b'{"team": "project"}', b'{"team": "a b"}'])
 def test_a_stored_roster_that_cannot_be_decoded_counts_as_missing(
     paths: TeamPaths, content: bytes
 ) -> None:
     """The next one arrives within seconds; until then no command fails because of it."""
     path = HostPlaces(paths).roster("h2")
     bob = FarMember(name="bob", role="coder", status=Status.IDLE)
-    rosters.keep(path, FarRoster(team="default", members=(bob,)))
+    rosters.keep(path, FarRoster(team="project", members=(bob,)))
     kept = rosters.read(path)
     assert kept is not None
     assert kept.find("BOB") is not None
@@ -193,8 +193,8 @@ def beat(presence: HostPresence, now: float) -> bytes:
 
 def test_a_host_that_has_rebooted_has_another_clock() -> None:
     """With the old offset of its clock since boot, a late request would count as timely."""
-    one = HostPresence("h1", "b1", FarRoster(team="default"))
-    before, after = (HostPresence("h2", boot, FarRoster(team="default")) for boot in ("b2", "b3"))
+    one = HostPresence("h1", "b1", FarRoster(team="project"))
+    before, after = (HostPresence("h2", boot, FarRoster(team="project")) for boot in ("b2", "b3"))
     for number in range(3):
         moment = 2.0 * number
         one.heard("h2", beat(before, 9000.0 + moment), 10.0 + moment, MOMENT)
@@ -206,8 +206,8 @@ def test_a_host_that_has_rebooted_has_another_clock() -> None:
 
 
 def test_at_most_a_thousand_hosts_are_tracked_if_a_broker_invents_names() -> None:
-    one = HostPresence("h1", "b1", FarRoster(team="default"))
-    said = beat(HostPresence("h2", "b2", FarRoster(team="default")), 5.0)
+    one = HostPresence("h1", "b1", FarRoster(team="project"))
+    said = beat(HostPresence("h2", "b2", FarRoster(team="project")), 5.0)
     for number in range(2, 1100):
         one.heard(f"h{number}", said, 10.0, MOMENT)
     assert len(one.peers) == 1000

@@ -23,7 +23,7 @@ MOMENT = 1_700_000_000.0
 
 def roster(*names: str, status: Status = Status.IDLE) -> FarRoster:
     members = [FarMember(name=name, role="coder", status=status, since=MOMENT) for name in names]
-    return FarRoster(team="default", members=tuple(members))
+    return FarRoster(team="project", members=tuple(members))
 
 
 @dataclass
@@ -212,7 +212,7 @@ def test_a_beat_whose_names_cannot_be_encoded_is_ignored(key: str, value: str) -
     beat = {"kind": "beat", "session": "s", "boot": "b", "clock": 1.0, "heard": {}, key: value}
     with pytest.raises(NotAMessage):
         one.presence.heard("h2", json.dumps(beat).encode(), 12.0, MOMENT)
-    told = {"kind": "roster", "version": value * 2, "team": "default", "members": []}
+    told = {"kind": "roster", "version": value * 2, "team": "project", "members": []}
     assert one.presence.heard("h2", json.dumps(told).encode(), 12.0, MOMENT) is None
     assert max(map(len, one.says(20.0))) < 1000
 
@@ -252,7 +252,7 @@ def test_its_own_beats_and_invalid_host_names_are_ignored() -> None:
 def test_a_published_roster_has_only_names_roles_and_states() -> None:
     """Models, paths, reasons and pids are not published."""
     member = Member(
-        name="bob", agent_id="bob@default", role="r" * 500, status=Status.PAUSED, pid=7,
+        name="bob", agent_id="bob@project", role="r" * 500, status=Status.PAUSED, pid=7,
         reason="/home/me/secret", model="m", status_since=MOMENT,
     )  # fmt: skip
     team = Team(members=(member,) * (MOST + 2))

@@ -55,7 +55,7 @@ def broker(tmp_path: Path) -> BrokerFolder:
 
 
 RECORD = BrokerRecord(id="abc123", listen="0.0.0.0:4222", addresses=("h1",), teams={}).with_host(
-    "default", "h2"
+    "project", "h2"
 )
 
 
@@ -74,10 +74,10 @@ def test_a_record_of_a_later_version_is_not_taken_for_a_damaged_one(broker: Brok
 
 @pytest.mark.parametrize("lost", ["ca.crt", "ca.key"])
 def test_a_lost_ca_must_be_restored_from_a_copy(broker: BrokerFolder, lost: str) -> None:
-    assert broker.issue(RECORD, "default", "h2").name == "h2"
+    assert broker.issue(RECORD, "project", "h2").name == "h2"
     (broker.files.folder / lost).unlink()
     with pytest.raises(StoreError) as refused:
-        broker.issue(RECORD, "default", "h2")
+        broker.issue(RECORD, "project", "h2")
     told = "has lost its CA; put ca.crt and ca.key back from a copy"
     assert str(refused.value) == f"{broker.files.folder} {told}"
 

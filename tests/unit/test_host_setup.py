@@ -25,7 +25,7 @@ VALUES = st.recursive(
     max_leaves=6,
 )
 TOKEN = Token(
-    team="default", name="h2", servers=("tls://h1:4222",), cert="cert", key="key", ca="ca"
+    team="project", name="h2", servers=("tls://h1:4222",), cert="cert", key="key", ca="ca"
 )
 
 
@@ -69,7 +69,7 @@ def test_a_token_for_a_server_without_tls_is_refused(server: str) -> None:
 def test_a_record_is_decoded_as_encoded_and_each_change_has_its_own_witness() -> None:
     made = record(default=("h1", "h2"), other=("h1",))
     assert BrokerRecord.decode(made.encode()) == made
-    changed = (made, made.with_host("default", "h3"), made.with_addresses(["h9"]))
+    changed = (made, made.with_host("project", "h3"), made.with_addresses(["h9"]))
     assert len({one.witness for one in changed}) == 3
     assert made.servers == ("tls://h1:4222", "tls://[::7]:4222")
 
@@ -81,10 +81,10 @@ def test_a_damaged_record_is_reported(value: object) -> None:
 
 
 def test_a_reused_name_is_another_user() -> None:
-    before = record(default=("h1", "h2"))
-    after = before.without_host("default", "h2").with_host("default", "h2")
-    assert before.user("default", "h2") != after.user("default", "h2")
-    assert before.user("default", "h2") not in configuration(BrokerFiles(Path("/x")), after)
+    before = record(project=("h1", "h2"))
+    after = before.without_host("project", "h2").with_host("project", "h2")
+    assert before.user("project", "h2") != after.user("project", "h2")
+    assert before.user("project", "h2") not in configuration(BrokerFiles(Path("/x")), after)
 
 
 @given(path=st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20))

@@ -94,9 +94,9 @@ def test_members_of_a_host_without_a_roster_are_left_out(paths: TeamPaths) -> No
     places.create()
     places.outbox("h3").touch()
     members = (FarMember(name="alba", role="coder", status=Status.IDLE),)
-    rosters.keep(places.roster("h2"), FarRoster(team="default", members=members))
+    rosters.keep(places.roster("h2"), FarRoster(team="project", members=members))
     assert completed(paths, arguments.everywhere, "a") == ["ada", "alba@h2"]
-    assert completed(paths, arguments.receivers, "AL") == ["alba@default@h2"]
+    assert completed(paths, arguments.receivers, "AL") == ["alba@project@h2"]
 
 
 @pytest.mark.parametrize("what", ["teammates", "tasks", "approvals", "everywhere"])

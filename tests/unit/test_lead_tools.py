@@ -40,7 +40,7 @@ from teamd.tools.lead import (
 from teamd.tools.mail import Broadcast
 from tests.unit.life import enrol
 
-FAR: Final = "bob@default@h2"
+FAR: Final = "bob@project@h2"
 
 
 class Hall:
@@ -68,7 +68,7 @@ class Hall:
 
 @pytest.fixture
 def hall(tmp_path: Path) -> Hall:
-    return Hall(tmp_path)
+    return Hall(tmp_path / "project")
 
 
 def refused(result: Result) -> str:
@@ -112,23 +112,23 @@ def test_a_host_without_a_roster_hides_no_other(hall: Hall) -> None:
         views.change(host, state=HostState.REACHABLE, since=time.time())
     views.write()
     told = FarMember(name="bob", role="coder", status=Status.IDLE)
-    rosters.keep(HostPlaces(hall.paths).roster("h3"), FarRoster(team="default", members=(told,)))
+    rosters.keep(HostPlaces(hall.paths).roster("h3"), FarRoster(team="project", members=(told,)))
     tool = ListTeammates(Roster(hall.paths), "alice", FarHosts(hall.paths, "h1", durable=False))
     here, far = hall.run(tool).text.splitlines()
     assert here == "carol (tester): shutdown"
-    assert far.startswith("bob@default@h3 (coder): ")
+    assert far.startswith("bob@project@h3 (coder): ")
 
 
 def test_a_team_whose_members_are_all_shut_down_is_deleted_at_once(hall: Hall) -> None:
-    tool = DeleteTeam(hall.paths, lambda: "alice@default")
+    tool = DeleteTeam(hall.paths, lambda: "alice@project")
     assert hall.run(tool, name="OTHER") == Result(text="the team other is deleted")
     assert not hall.other.root.exists()
-    assert [team.name for team in teams.teams(hall.project)] == ["default"]
+    assert [team.name for team in teams.teams(hall.project)] == ["project"]
 
 
 def test_a_team_with_a_working_member_is_not_deleted_without_confirmation(hall: Hall) -> None:
     enrol(hall.other, dora=Status.IDLE)
-    tool = DeleteTeam(hall.paths, lambda: "alice@default")
+    tool = DeleteTeam(hall.paths, lambda: "alice@project")
     assert "no teamd runs" in refused(hall.run(tool, name="other"))
     assert hall.other.config.exists()
     own = DeleteTeam(hall.other, lambda: "dora@other")
@@ -138,15 +138,15 @@ def test_a_team_with_a_working_member_is_not_deleted_without_confirmation(hall: 
 
 def test_a_plan_of_another_team_is_answered_only_by_its_receiver(hall: Hall) -> None:
     own, other = hall.approvals(hall.paths), hall.approvals(hall.other)
-    for name, to in (("p-1", "LEAD@default"), ("p-2", "lead")):
+    for name, to in (("p-1", "LEAD@project"), ("p-2", "lead")):
         plan = Approval(id=name, asker="dora", to=to, type=Kind.PLAN, content="?", asked=1.0)
         hall.other.request(name).write_bytes(plan.encode())
-    tool = ReviewPlan(own, lambda: [hall.approvals(hall.other)], lambda: "lead@default")
+    tool = ReviewPlan(own, lambda: [hall.approvals(hall.other)], lambda: "lead@project")
     said = hall.run(tool, request_id="p-1", approve=True, feedback="Good.")
     assert said == Result(text="approved; dora is told")
     answered = other.find("p-1")
     assert answered is not None
-    assert (answered.status, answered.answered_by) == (Verdict.APPROVED, "lead@default")
+    assert (answered.status, answered.answered_by) == (Verdict.APPROVED, "lead@project")
     inbox = MailRouter(hall.other, durable=False, max_bytes=100_000).mailbox("dora")
     assert [mail.content for mail in inbox.peek()] == ["Good."]
     assert "no request 'p-2'" in refused(hall.run(tool, request_id="p-2", approve=True))
@@ -158,10 +158,10 @@ def test_a_plan_of_another_team_is_answered_only_by_its_receiver(hall: Hall) -> 
 def test_a_team_with_unreadable_requests_hides_no_other(hall: Hall) -> None:
     damaged = teams.make(hall.project, "damaged")
     damaged.request("p-1").mkdir()
-    plan = Approval(id="p-1", asker="dora", to="lead@default", type=Kind.PLAN, content="?", asked=1)
+    plan = Approval(id="p-1", asker="dora", to="lead@project", type=Kind.PLAN, content="?", asked=1)
     hall.other.request("p-1").write_bytes(plan.encode())
     others = [hall.approvals(damaged), hall.approvals(hall.other)]
-    tool = ReviewPlan(hall.approvals(hall.paths), lambda: others, lambda: "lead@default")
+    tool = ReviewPlan(hall.approvals(hall.paths), lambda: others, lambda: "lead@project")
     said = hall.run(tool, request_id="p-1", approve=False, feedback="Why?")
     assert said == Result(text="rejected; dora is told")
 

@@ -20,7 +20,7 @@ from tests.unit.life import enrol
 
 @pytest.fixture
 def post(tmp_path: Path) -> MailRouter:
-    paths = TeamPaths(tmp_path / ".team")
+    paths = TeamPaths(tmp_path / "project" / ".team")
     enrol(paths, alice=Status.WORKING, bob=Status.IDLE, carol=Status.SHUTDOWN)
     return MailRouter(paths, durable=False, max_bytes=1000)
 
@@ -39,7 +39,7 @@ def test_a_message_reaches_its_receiver_with_its_sender(post: MailRouter, tmp_pa
     assert result == Result(text="sent to bob")
     (message,) = inbox(post, "bob")
     assert (message.sender, message.content) == ("alice", "hello")
-    (line,) = (tmp_path / ".team/inbox/bob.jsonl").read_text().splitlines()
+    (line,) = (tmp_path / "project/.team/inbox/bob.jsonl").read_text().splitlines()
     assert json.loads(line)["to"] == "bob", "as the roster writes it, for whoever reads the file"
     assert (message.type, message.summary) == ("message", "a greeting")
 
@@ -76,7 +76,7 @@ def test_the_result_warns_of_a_receiver_that_does_not_read(post: MailRouter) -> 
         ("all", "use broadcast"),
         ("alice", "that is you"),
         ("Alice", "that is you"),
-        ("alice@default", "that is you"),
+        ("alice@project", "that is you"),
         ("../bob", "no teammate named"),
         ("", "no teammate named"),
     ],
@@ -140,7 +140,7 @@ def test_the_same_text_twice_within_ten_minutes_is_one_message(post: MailRouter)
 
     assert send("bob").text == "sent to bob"
     sent.append("BOB")
-    again = send("bob@default")
+    again = send("bob@project")
     assert again.is_error
     assert again.text == ("not sent again: bob got the same text from you less than 10 minutes ago")
     assert len(inbox(post, "bob")) == 1

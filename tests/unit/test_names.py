@@ -7,7 +7,9 @@ import time
 import pytest
 
 from teamd.errors import BadName
+from teamd.files.paths import TeamPaths
 from teamd.messages import check_name, is_moment, new_id
+from teamd.team.teams import name_of
 
 
 def test_ids_sort_by_time_and_never_repeat() -> None:
@@ -57,3 +59,13 @@ def test_a_moment_is_a_number_of_seconds() -> None:
     assert is_moment(1711234567.89)
     for value in (True, None, "1", -1, float("nan"), float("inf"), 10**400, 1711234567890):
         assert not is_moment(value)
+
+
+def test_a_team_keeps_the_name_that_it_was_made_with_unless_the_settings_name_it(
+    paths: TeamPaths,
+) -> None:
+    assert name_of(paths, None) == "project"
+    paths.config.write_text('{"team_name": "default", "members": []}')
+    assert (name_of(paths, None), name_of(paths, "shop")) == ("default", "shop")
+    paths.config.write_text('{"members": []}')  # of the lessons
+    assert name_of(paths, None) == "default"

@@ -24,7 +24,7 @@ from tests.unit.life import enrol
 
 @pytest.fixture
 def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / ".team")
+    made = TeamPaths(tmp_path / "project" / ".team")
     enrol(made, alice=Status.WORKING, bob=Status.IDLE)
     HostPlaces(made).create()
     return made
@@ -37,7 +37,7 @@ def post(paths: TeamPaths) -> MailRouter:
 
 
 def send(post: MailRouter, **facts: Any) -> Message:
-    message = Message(**{"sender": "alice", "to": "bob@default@h3", "content": "x", **facts})
+    message = Message(**{"sender": "alice", "to": "bob@project@h3", "content": "x", **facts})
     post.send(message)
     return message
 
@@ -49,11 +49,11 @@ def ids(paths: TeamPaths, begun: str) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "fields"),
     [
-        ("request", {"to": "bob", "team": "default", "message": {"id": "m-1", "content": "x"}}),
-        ("mailing", {"to": "bob", "team": "default", "message": {"id": "m-1", "content": "x"}}),
-        ("mail", {"to": "bob", "team": "default", "message": {"id": "m-1"}}),
-        ("mail", {"to": "bob", "team": "default", "message": "m-1"}),
-        ("mail", {"to": 5, "team": "default", "message": {"id": "m-1", "content": "x"}}),
+        ("request", {"to": "bob", "team": "project", "message": {"id": "m-1", "content": "x"}}),
+        ("mailing", {"to": "bob", "team": "project", "message": {"id": "m-1", "content": "x"}}),
+        ("mail", {"to": "bob", "team": "project", "message": {"id": "m-1"}}),
+        ("mail", {"to": "bob", "team": "project", "message": "m-1"}),
+        ("mail", {"to": 5, "team": "project", "message": {"id": "m-1", "content": "x"}}),
         ("mail", {"to": "bob", "message": {"id": "m-1", "content": "x"}}),
     ],
 )
@@ -99,21 +99,21 @@ def test_an_empty_or_damaged_outbox_hides_no_other(
     HostPlaces(paths).outbox("h2").write_bytes(content)
     send(post, id="m-1")
     assert ids(paths, "m-1") == ["m-1"]
-    assert [way.to for way in trace(paths, "m-1")] == ["bob@default@h3"]
+    assert [way.to for way in trace(paths, "m-1")] == ["bob@project@h3"]
 
 
 def test_a_message_sent_twice_is_listed_once(post: MailRouter, paths: TeamPaths) -> None:
     for _ in range(2):
         send(post, id="m-1")
     (way,) = trace(paths, "m-1")
-    assert (way.to, way.stage) == ("bob@default@h3", DeliveryStage.CROSSING)
-    send(post, id="m-1", to="alice@default@h3")
+    assert (way.to, way.stage) == ("bob@project@h3", DeliveryStage.CROSSING)
+    send(post, id="m-1", to="alice@project@h3")
     assert len(trace(paths, "m-1")) == 2
 
 
 def test_a_receiver_on_another_host_has_no_inbox_here(post: MailRouter) -> None:
     with pytest.raises(BadName, match="it is on another host; only mail and commands go there"):
-        post.inbox("bob@default@h3")
+        post.inbox("bob@project@h3")
 
 
 def test_more_inboxes_than_stay_open_can_be_written(paths: TeamPaths) -> None:

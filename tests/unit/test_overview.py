@@ -36,7 +36,7 @@ def add(paths: TeamPaths, name: str, status: Status = Status.IDLE, **facts: Any)
     """Add a member to the roster, by default with the test's own process."""
     process = {"pid": _ME.pid, "started": _ME.started}
     member = Member(
-        name=name, agent_id=f"{name}@default", role="coder", status=status, **{**process, **facts}
+        name=name, agent_id=f"{name}@project", role="coder", status=status, **{**process, **facts}
     )
     Roster(paths).update(lambda team: team.with_member(member))
 

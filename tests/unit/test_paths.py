@@ -12,6 +12,7 @@ import pytest
 from teamd.errors import NoTeam, StoreError
 from teamd.files import find_team
 from teamd.files.paths import TeamPaths, home_folder
+from teamd.team.roster import Roster
 
 NOBODY = 65534
 
@@ -169,3 +170,23 @@ def test_a_home_that_is_not_absolute_is_ignored(home: str, monkeypatch: pytest.M
     known = home_folder()
     monkeypatch.setenv("HOME", home)
     assert home_folder() == known
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("My Shop.2", "my-shop-2"),
+        ("web", "web"),
+        ("-x_y-", "x_y"),
+        ("Ünï", "n"),
+        ("日本", "team"),
+        ("lead", "team"),
+        ("_a", "team"),
+        ("x" * 50, "x" * 40),
+    ],
+)
+def test_a_team_is_called_like_its_folder(folder: str, name: str, tmp_path: Path) -> None:
+    paths = TeamPaths(tmp_path / folder / ".team")
+    assert paths.default_name == name
+    assert Roster(paths).team_name() == name
+    assert TeamPaths(tmp_path / folder / ".teams" / "Api").default_name == "Api"

@@ -457,7 +457,7 @@ def test_an_approver_answers_with_its_tool_and_only_permissions(tmp_path: Path) 
 def test_a_plan_reviewer_cannot_answer_a_permission(tmp_path: Path) -> None:
     life = asking(tmp_path)
     asked = killed_while_waiting(life)
-    tool = ReviewPlan(life.approvals, lambda: (), lambda: "lead@default")
+    tool = ReviewPlan(life.approvals, lambda: (), lambda: "lead@project")
     with pytest.raises(ToolError, match="is no plan_approval_request"):
         asyncio.run(tool.call(ReviewPlanInput(request_id=asked.id, approve=True), "key"))
     with pytest.raises(NoSuchApproval, match="is for the person to answer, not for lead"):

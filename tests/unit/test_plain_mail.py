@@ -36,7 +36,7 @@ FACTS: dict[str, Any] = {
 }
 
 
-def body(spaces: str = " ", to: object = "bob", team: str = "default", **message: Any) -> bytes:
+def body(spaces: str = " ", to: object = "bob", team: str = "project", **message: Any) -> bytes:
     """Return the body of a line as this program writes it, or with other spaces."""
     found = {"to": to, "team": team, "message": {**FACTS, **message}}
     text = encode_body("mail", found).decode()
@@ -54,7 +54,7 @@ def delivery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FarDelivery]:
     hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h2"}))
     post = MailRouter(paths, durable=False, max_bytes=10_000, hosts=hosts)
     with closing(Journal(folder / "log", "postman")) as journal:
-        yield FarDelivery(post, "default", journal)
+        yield FarDelivery(post, "project", journal)
 
 
 def delivered(delivery: FarDelivery, *bodies: bytes) -> list[Message]:
@@ -99,8 +99,8 @@ def test_mail_sent_by_this_program_is_plain() -> None:
     [
         {"type": "interrupt"},
         {"type": "plan_approval_response"},
-        {"from": "carol@default"},
-        {"from": "lead@default@h3"},
+        {"from": "carol@project"},
+        {"from": "lead@project@h3"},
         {"from": 'a", "to": "lead'},
         {"content": "\x01"},
         {"content": 7},
@@ -170,5 +170,5 @@ def test_plain_mail_is_split_at_the_ends_of_its_parts(delivery: FarDelivery) -> 
     raw = delivery.post.paths.inbox("bob").read_bytes().splitlines()[-1]
     assert len(delivered(delivery)) == 1
     assert json.loads(raw) == {
-        **FACTS, **facts, "from": "carol@default@h2", "to": "bob",
+        **FACTS, **facts, "from": "carol@project@h2", "to": "bob",
     }  # fmt: skip

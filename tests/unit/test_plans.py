@@ -288,7 +288,7 @@ def test_the_gate_is_in_the_tool_itself_and_fails_closed() -> None:
 def test_the_roster_records_the_work_by_plan(life: Life) -> None:
     team = Roster(life.paths).read()
     assert team.get("alice").plan is True
-    bob = partial(Member, name="bob", agent_id="bob@default", role="x", status=Status.IDLE)
+    bob = partial(Member, name="bob", agent_id="bob@project", role="x", status=Status.IDLE)
     assert bob().plan is False
 
 

@@ -99,7 +99,7 @@ def beats(presence: HostPresence) -> list[bytes]:
 
 
 def far(name: str = "h2") -> HostPresence:
-    return HostPresence(name, f"boot of {name}", FarRoster(team="default"))
+    return HostPresence(name, f"boot of {name}", FarRoster(team="project"))
 
 
 def hire(paths: TeamPaths) -> None:
@@ -213,7 +213,7 @@ def test_a_change_of_the_roster_is_published_next(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with rounds(tmp_path) as one:
             one.go()
-            carol = Member(name="carol", agent_id="carol@default", role="r", status=Status.IDLE)
+            carol = Member(name="carol", agent_id="carol@project", role="r", status=Status.IDLE)
             Roster(one.postman.paths).update(lambda team: team.with_member(carol))
             one.go()
             assert one.postman.presence.roster.find("carol") is not None

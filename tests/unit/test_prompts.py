@@ -110,6 +110,6 @@ def test_no_message_can_end_its_own_tag_or_add_another(sent: list[Message]) -> N
 
 @pytest.mark.parametrize("role", ["coder", "a 'tester', careful"])
 def test_the_system_prompt_begins_as_promised(role: str, tmp_path: Any) -> None:
-    prompt = system_prompt(Opened(name="alice", role=role, team="default"), workspace=tmp_path)
+    prompt = system_prompt(Opened(name="alice", role=role, team="project"), workspace=tmp_path)
     assert prompt.startswith(f"You are 'alice', role: {role}")
     assert str(tmp_path) in prompt

@@ -15,7 +15,7 @@ from teamd.team.roster import FORMAT, Roster, Team
 from teamd.team.states import Status
 
 LESSONS = {
-    "team_name": "default",
+    "team_name": "project",
     "members": [
         {"name": "alice", "role": "coder", "status": "working"},
         {"name": "bob", "role": "tester", "status": "idle", "mood": "good"},
@@ -30,11 +30,11 @@ def roster(paths: TeamPaths) -> Roster:
 
 
 def member(name: str, status: Status = Status.IDLE) -> Member:
-    return Member(name=name, agent_id=f"{name}@default", role="coder", status=status)
+    return Member(name=name, agent_id=f"{name}@project", role="coder", status=status)
 
 
 def test_a_missing_roster_is_an_empty_team(roster: Roster, paths: TeamPaths) -> None:
-    assert roster.read() == Team()
+    assert roster.read() == Team(name="project")
     assert not paths.config.exists()
 
 
@@ -108,8 +108,8 @@ def test_a_roster_of_the_lessons_is_migrated_and_a_copy_is_kept(
     paths.config.write_text(before)
     team = roster.read()
     assert [(m.name, m.role, str(m.status), m.agent_id) for m in team.members] == [
-        ("alice", "coder", "working", "alice@default"),
-        ("bob", "tester", "idle", "bob@default"),
+        ("alice", "coder", "working", "alice@project"),
+        ("bob", "tester", "idle", "bob@project"),
     ]
     assert paths.config.read_text() == before
     roster.update(lambda team: team.with_member(member("carol")))

@@ -15,7 +15,7 @@ from teamd.transcript.records import Opened
 
 
 @pytest.mark.parametrize("plan", [True, False])
-@pytest.mark.parametrize("above", ["lead", "lead@default"])
+@pytest.mark.parametrize("above", ["lead", "lead@project"])
 def test_role_plan_and_lead_are_restored(tmp_path: Path, above: str, *, plan: bool) -> None:
     paths = TeamPaths(tmp_path / ".teams" / "web")
     paths.create()
@@ -31,7 +31,7 @@ def test_facts_in_the_record_need_no_prompt(tmp_path: Path) -> None:
     """The wording of the prompt does not matter."""
     paths = TeamPaths(tmp_path / ".team")
     paths.create()
-    opened = Opened(system="Hello.", role="coder", plan=True, spawned_by="lead@default")
+    opened = Opened(system="Hello.", role="coder", plan=True, spawned_by="lead@project")
     Conversation(Transcript(paths.transcript("bob"), durable=False)).open(opened)
     (bob,) = rebuild_team(paths).members
-    assert (bob.role, bob.plan, bob.spawned_by) == ("coder", True, "lead@default")
+    assert (bob.role, bob.plan, bob.spawned_by) == ("coder", True, "lead@project")

@@ -32,9 +32,9 @@ def table(paths: TeamPaths, width: int) -> list[str]:
 
 
 def add(paths: TeamPaths, name: str, **facts: object) -> None:
-    member = Member(name=name, agent_id=f"{name}@default", role="tester", status=Status.IDLE)
+    member = Member(name=name, agent_id=f"{name}@project", role="tester", status=Status.IDLE)
     fields = {**member.encode(), **facts}
-    decoded = Member.decode(fields, team="default")
+    decoded = Member.decode(fields, team="project")
     Roster(paths).update(lambda team: team.with_member(decoded))
 
 

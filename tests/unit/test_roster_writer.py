@@ -22,11 +22,11 @@ from tests.waiting import wait_until
 @contextmanager
 def writing(folder: Path) -> Iterator[tuple[MailRouter, RosterWriter]]:
     """Yield the mail router and the roster writer of a new team."""
-    paths = TeamPaths(folder / ".team")
+    paths = TeamPaths(folder / "project" / ".team")
     paths.create()
     post = MailRouter(paths, durable=False, max_bytes=1000)
     with closing(Journal(paths.log("teamd"), "teamd")) as journal:
-        yield post, RosterWriter(post, journal, team_name="default")
+        yield post, RosterWriter(post, journal, team_name="project")
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_an_admission_is_undone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spawned_by", "led", "told"),
     [
-        ("lead@default", False, "lead@default"),
-        ("lead@default", True, "lead"),
+        ("lead@project", False, "lead@project"),
+        ("lead@project", True, "lead"),
         ("lead@gone", False, "lead"),
         (None, False, "lead"),
     ],
@@ -77,8 +77,9 @@ def test_trouble_is_reported_to_the_spawning_team_unless_an_agent_leads_its_own(
     tmp_path: Path, spawned_by: str | None, told: str, *, led: bool
 ) -> None:
     """Its own team has no reader for the notice."""
-    enrol(TeamPaths(tmp_path / ".team"))
-    paths = TeamPaths(tmp_path / ".teams" / "web")
+    project = tmp_path / "project"
+    enrol(TeamPaths(project / ".team"))
+    paths = TeamPaths(project / ".teams" / "web")
     paths.create()
     post = MailRouter(paths, durable=False, max_bytes=1000)
     with closing(Journal(paths.log("teamd"), "teamd")) as journal:

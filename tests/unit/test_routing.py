@@ -15,8 +15,9 @@ from teamd.team.roster import Roster, Team
 from teamd.team.states import Status
 
 TEAM = Team(
+    name="project",
     members=tuple(
-        Member(name=name, agent_id=f"{name}@default", role="r", status=status)
+        Member(name=name, agent_id=f"{name}@project", role="r", status=status)
         for name, status in (
             ("Alice", Status.WORKING),
             ("bob", Status.IDLE),
@@ -24,13 +25,13 @@ TEAM = Team(
             ("broken", Status.FAILED),
             ("resting", Status.PAUSED),
         )
-    )
+    ),
 )
 
 
 @pytest.fixture
 def paths(tmp_path: Path) -> TeamPaths:
-    made = TeamPaths(tmp_path / ".team")
+    made = TeamPaths(tmp_path / "project" / ".team")
     made.create()
     Roster(made).update(lambda _: TEAM)
     return made
@@ -52,7 +53,7 @@ def written(paths: TeamPaths) -> list[str]:
     return [name for name, size in there.items() if size]
 
 
-@pytest.mark.parametrize("name", ["Alice", "alice", "ALICE@default"])
+@pytest.mark.parametrize("name", ["Alice", "alice", "ALICE@project"])
 def test_a_name_is_found_in_any_case(post: MailRouter, paths: TeamPaths, name: str) -> None:
     """A separate inbox for `alice` would never be read."""
     assert post.send(to(name)) == Sent("Alice")
@@ -60,7 +61,7 @@ def test_a_name_is_found_in_any_case(post: MailRouter, paths: TeamPaths, name: s
     assert post.inbox(name).peek()[0].to == "Alice"
 
 
-@pytest.mark.parametrize("name", ["bbo", "", "../config", "bbo@default"])
+@pytest.mark.parametrize("name", ["bbo", "", "../config", "bbo@project"])
 def test_an_unknown_name_is_answered_with_the_known_ones_and_nothing_is_written(
     post: MailRouter, paths: TeamPaths, name: str
 ) -> None:
@@ -69,7 +70,7 @@ def test_an_unknown_name_is_answered_with_the_known_ones_and_nothing_is_written(
     assert written(paths) == []
 
 
-@pytest.mark.parametrize("name", ["lead", "user", "LEAD", "lead@default"])
+@pytest.mark.parametrize("name", ["lead", "user", "LEAD", "lead@project"])
 def test_the_person_is_the_lead(post: MailRouter, name: str) -> None:
     assert post.send(to(name)) == Sent("lead")
 
@@ -115,7 +116,7 @@ def test_mail_left_by_a_former_lead_agent_is_also_the_persons(
 ) -> None:
     """Otherwise mail to `user` would be unread until a lead agent exists again."""
     if leader is not None:
-        lead = Member(name="lead", agent_id="lead@default", role="lead", status=leader)
+        lead = Member(name="lead", agent_id="lead@project", role="lead", status=leader)
         Roster(paths).update(lambda team: team.with_member(lead))
     assert [box.owner for box in post.persons()] == boxes
 

@@ -65,7 +65,7 @@ def test_a_message_to_another_host_waits_in_the_file_of_that_host(paths: TeamPat
     HostPlaces(paths).create()
     hosts = FarHosts(paths, "h1", durable=False, named=frozenset({"h2"}))
     post = MailRouter(paths, durable=False, max_bytes=1000, hosts=hosts)
-    sent = Message(sender=LEAD, to="bob@default@h2", content="x")
+    sent = Message(sender=LEAD, to="bob@project@h2", content="x")
     post.send(sent)
     done = call(paths, "trace", sent.id)
     outbox = HostPlaces(paths).outbox("h2")

@@ -46,7 +46,7 @@ def test_a_pipe_in_place_of_a_skill_is_skipped(folder: Path) -> None:
 def test_a_skill_is_listed_by_name_and_description_and_not_by_its_text(folder: Path) -> None:
     found, mistakes = skills.find([folder])
     prompt = system_prompt(
-        Opened(name="alice", role="coder", team="default"), workspace=Path("/w"), skills=found
+        Opened(name="alice", role="coder", team="project"), workspace=Path("/w"), skills=found
     )
     assert mistakes == []
     assert "- pdf: Reads PDFs." in prompt

@@ -64,7 +64,7 @@ def test_a_usual_screen_shows_the_notes_at_once(paths: TeamPaths, size: tuple[in
     a_team_in_need(paths)
     with shown(paths, size=size) as screen:
         screen.sees("gus is paused by the person; `teamctl resume gus`")
-        assert screen.lines[0] == "default · 8 members · no teamd runs"
+        assert screen.lines[0] == "project · 8 members · no teamd runs"
         assert screen.lines[1] == "1 waits for you"
         assert [line.split()[0] for line in screen.lines[4:12]] == ALL_EIGHT
         assert "and the end" in screen.text
@@ -75,7 +75,7 @@ def test_a_low_screen_with_enough_room_hides_nothing(paths: TeamPaths) -> None:
     add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
     with shown(paths, size=(40, 12)) as screen:
         screen.sees("gus is paused by the person")
-        assert screen.lines[0] == "default · 2 members · no teamd runs"
+        assert screen.lines[0] == "project · 2 members · no teamd runs"
         assert screen.lines[1] == "no request waits for you"
 
 
@@ -132,7 +132,7 @@ def test_enter_on_a_request_shows_all_of_it(paths: TeamPaths) -> None:
 
 
 def test_keys_for_a_teammate_do_nothing_in_an_empty_team(paths: TeamPaths) -> None:
-    paths.config.write_text(json.dumps({"team_name": "default", "members": []}))
+    paths.config.write_text(json.dumps({"team_name": "project", "members": []}))
     with shown(paths) as screen:
         screen.sees("no request waits for you")
         screen.press("s", "x", "i", "p", "m", "down", "enter", "e", "r", "a", "1")
@@ -147,5 +147,5 @@ def test_a_member_that_leaves_while_shown_is_reported_as_gone(paths: TeamPaths) 
         screen.sees("ann")
         screen.press("enter")
         screen.sees("ann · tester")
-        paths.config.write_text(json.dumps({"team_name": "default", "members": []}))
+        paths.config.write_text(json.dumps({"team_name": "project", "members": []}))
         screen.sees("ann has left the team")

@@ -36,7 +36,7 @@ def test_lines_fit_the_screen_and_keep_name_and_status(paths: TeamPaths, width: 
     lines = drawing.first_screen(OverviewReader(paths).read(), width)
     assert max(line.cell_len for line in lines) <= width
     title, waiting, asked, header, *rows = (line.plain for line in lines)
-    assert title.startswith("default")
+    assert title.startswith("project")
     assert waiting == "1 waits for you"
     assert asked.startswith("bob ")
     assert header.split()[0] == "NAME"

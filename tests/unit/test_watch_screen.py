@@ -18,8 +18,8 @@ from teamd.team.states import Status
 def crowd(paths: TeamPaths, **statuses: Status) -> Overview:
     """Return a team of members with these statuses."""
     for name, status in statuses.items():
-        member = Member(name=name, agent_id=f"{name}@default", role="coder", status=status)
-        member = Member.decode({**member.encode(), "reason": "why"}, team="default")
+        member = Member(name=name, agent_id=f"{name}@project", role="coder", status=status)
+        member = Member.decode({**member.encode(), "reason": "why"}, team="project")
         Roster(paths).update(lambda team, member=member: team.with_member(member))  # type: ignore[misc]
     return OverviewReader(paths).read()
 

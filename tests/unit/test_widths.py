@@ -90,7 +90,7 @@ _PROCESS: Final = {
     "PID": "123456", "NAME": "alice", "UP": "13m", "CPU": "12s", "MEM": "20.5M", "COMMAND": _LONG,
 }  # fmt: skip
 _TEAM: Final = {
-    "TEAM": "default", "FOLDER": "website", "REQUESTS": "2", "MAIL": "3", "TEAMD": "1234567",
+    "TEAM": "project", "FOLDER": "website", "REQUESTS": "2", "MAIL": "3", "TEAMD": "1234567",
     "MEMBERS": "12", "STATUS": "6 idle, 1 working", "PATH": "/home/somebody/a/project/.team",
 }  # fmt: skip
 

@@ -98,7 +98,7 @@ def test_the_lead_knows_its_team_after_a_compaction(project: Project) -> None:
     heard = project.asked("lead", least=1)[-1].asked.heard
     assert "<summary>\nWe talked.\n</summary>" in heard
     assert "Your teammates:\n- bob (tester): idle\n" in heard
-    assert "You are 'lead', role: lead, a member of the team 'default'" in heard
+    assert "You are 'lead', role: lead, a member of the team 'project'" in heard
 
 
 def test_the_person_can_answer_for_the_agent_that_leads(project: Project) -> None:

@@ -58,7 +58,7 @@ def test_roster(team: Project) -> None:
     shown = json.loads(team.do("cat", ".team/config.json"))
     stall.released.set()
 
-    assert shown["team_name"] == "default"
+    assert shown["team_name"] == "project"
     members = {m["name"]: m for m in shown["members"] if m["name"] in ("rita", "rolf", "ruth")}
     assert {name: (m["role"], m["status"]) for name, m in members.items()} == {
         "rita": ("coder", "idle"),
@@ -76,18 +76,18 @@ def test_identity(team: Project) -> None:
     for name in ("ida", "ina"):
         team.do("teamctl", "spawn", name, "clerk", "Go.", "--wait")
         team.wait_for(name, "idle")
-        assert f"{name}@default" in team.asked(name, least=1)[0].asked.system
+        assert f"{name}@project" in team.asked(name, least=1)[0].asked.system
     ida, ina = team.member("ida"), team.member("ina")
-    assert (ida["agent_id"], ina["agent_id"]) == ("ida@default", "ina@default")
+    assert (ida["agent_id"], ina["agent_id"]) == ("ida@project", "ina@project")
     assert ida["color"] != ina["color"], "who came next to each other can be told apart"
     shown = json.loads(team.do("teamctl", "team", "--json"))["members"]
     told_of = {m["name"]: (m["agent_id"], m["color"]) for m in shown}
-    assert told_of["ida"] == ("ida@default", ida["color"])
+    assert told_of["ida"] == ("ida@project", ida["color"])
 
     code = 30 + ["black", "red", "green", "yellow", "blue", "magenta", "cyan"].index(ida["color"])
     shown_in_colour = team.run("teamctl", "team", env={"FORCE_COLOR": "1"}).stdout
     assert f"\x1b[{code}mida" in shown_in_colour
-    assert team.do("teamctl", "send", "ida@default", "Are you it?") == "sent to ida\n"
+    assert team.do("teamctl", "send", "ida@project", "Are you it?") == "sent to ida\n"
     wait_until(
         lambda: "Are you it?" in team.asked("ida", least=1)[-1].asked.last_text, what="she reads it"
     )
@@ -108,7 +108,7 @@ def test_compaction(tmp_path: Path) -> None:
         first, later = project.asked("alice", least=1)[0], stories.summarised(project)[0]
         assert "I have come through" in later.asked.heard, "the summary is the model's"
         assert "step 1\n" not in later.asked.heard
-        known = "You are 'alice', role: stepper, a member of the team 'default' (alice@default)."
+        known = "You are 'alice', role: stepper, a member of the team 'project' (alice@project)."
         assert known in stories.first_text(later)
         assert later.body["system"] == first.body["system"]
         done = [record["content"] for record in project.records("alice", "result")]

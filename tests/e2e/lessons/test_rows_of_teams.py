@@ -49,7 +49,7 @@ def test_several_teams(project: Project) -> None:
     project.do("teamctl", "create", "web")
     listed = json.loads(project.do("teamctl", "teams", "--json"))["teams"]
     assert [(team["name"], team["running"]) for team in listed] == [
-        ("default", True),
+        ("project", True),
         ("web", True),
     ]
     project.stage.act("wanda", answering("wanda", (False, "not yet"), (True, "now")))
@@ -65,9 +65,9 @@ def test_several_teams(project: Project) -> None:
     assert not folder.exists()
     gone = project.run("teamctl", "delete", "web")
     assert gone.status == 1
-    assert gone.complaint.startswith("teamctl: no team named 'web'; there are: default; ")
+    assert gone.complaint.startswith("teamctl: no team named 'web'; there are: project; ")
     assert [line.split()[0] for line in project.do("teamctl", "teams").splitlines()[1:]] == [
-        "default"
+        "project"
     ]
     assert not [line for line in project.survivors().values() if "web" in line]
 

@@ -27,7 +27,7 @@ from tests.process.campaign.ledger import Sent
 from tests.process.campaign.places import Place
 from tests.waiting import wait_until
 
-TEAM: Final = "default"
+TEAM: Final = "project"
 CREWS: Final = {
     "h1": ("ann", "abe", "ada", "art"),
     "h2": ("ben", "bea", "bob", "bud"),

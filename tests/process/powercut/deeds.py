@@ -68,8 +68,8 @@ def make_repository(paths: TeamPaths) -> None:
 def issue_token(paths: TeamPaths) -> None:
     """Bring a token here that a broker elsewhere has issued."""
     with TemporaryDirectory() as elsewhere:
-        town = Town.found(Path(elsewhere), {"default": ["h1", "h2"]})
-        token = town.broker.issue(town.record, "default", "h2")
+        town = Town.found(Path(elsewhere), {"project": ["h1", "h2"]})
+        token = town.broker.issue(town.record, "project", "h2")
     (paths.home / "h2.token").write_bytes(token.encode())
 
 
@@ -143,7 +143,7 @@ def talk_meanwhile(paths: TeamPaths, content: str) -> None:
 
 def lead_for_a_while(paths: TeamPaths) -> None:
     """Have an agent lead, read its mail, and shut down."""
-    roster = RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="default")
+    roster = RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="project")
     roster.admit("lead", "lead")
     roster.publish()
     talk(paths, "lead")
@@ -164,17 +164,17 @@ def enlist(paths: TeamPaths, status: str = "idle") -> None:
 
 def reign(paths: TeamPaths) -> None:
     """Read the roster as a starting supervisor does."""
-    RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="default")
+    RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="project")
 
 
 def write_old_roster(paths: TeamPaths) -> None:
     """Write the roster as an old version without format numbers did."""
-    _write(paths.config, b'{"team_name": "default", "members": []}')
+    _write(paths.config, b'{"team_name": "project", "members": []}')
 
 
 def damage_roster_and_end_bob(paths: TeamPaths) -> None:
     """Publish a supervisor's roster over a file that was damaged meanwhile."""
-    roster = RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="default")
+    roster = RosterWriter(_post(paths), Journal(paths.log("teamd"), "teamd"), team_name="project")
     _write(paths.config, b"?")
     roster.change("bob", status=Status.SHUTDOWN)
     roster.publish()

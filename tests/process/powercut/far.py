@@ -118,4 +118,4 @@ def _mail(content: str, to: str = "bob") -> dict[str, Any]:
     made = f"id-{content}"
     message = Message(sender="alice", to="bob", content=content, id=made, timestamp=1.0).to_json()
     del message["to"]
-    return {"to": to, "team": "default", "message": message}
+    return {"to": to, "team": "project", "message": message}

@@ -40,7 +40,7 @@ prompt = "dora begins"
 """
 # As an old version without format numbers wrote it; its one member has mail.
 OLD_ROSTER: Final = {
-    "team_name": "default",
+    "team_name": "project",
     "members": [{"name": "eve", "role": "clerk", "status": "idle"}],
 }
 WORKERS: Final = ("alice", "bob")
