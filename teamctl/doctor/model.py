@@ -16,6 +16,8 @@ import httpx2
 
 from teamctl.doctor import Finding, Level
 from teamd import control
+from teamd.budget.accounts import Terms
+from teamd.budget.prices import find_small_limits
 from teamd.errors import TeamError
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
@@ -44,6 +46,8 @@ def check_model(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]
     if settings.model.script is not None:
         yield Finding(Level.OK, f"the model's words come from {settings.model.script}")
         return
+    small = find_small_limits(Terms.of(settings), settings.models_named, settings.model.max_tokens)
+    yield from (Finding.of(Level.FAIL, one) for one in small)
     base = server_address(settings.model.base_url)
     yield from (mistakes := [*_mistakes(settings)])
     running = _ask_teamd(team, base)

@@ -25,6 +25,7 @@ from teamd.agent.environment import Environment
 from teamd.budget.account import NOTHING, Account, Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
+from teamd.budget.prices import FREE, Price, Prices
 from teamd.journal import LoggedEvent
 from teamd.messages import new_id
 from teamd.model_server import Usage
@@ -48,7 +49,6 @@ from teamd.models import (
     load_provider,
 )
 from teamd.models.encoding import prefix_of, size_of
-from teamd.models.prices import FREE, Price, Prices
 from teamd.process_id import Identity
 from teamd.transcript.live import LiveFile
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from teamd import secret_environment
 from teamd.budget.ledger import Ledger
+from teamd.budget.prices import Prices
 from teamd.copies.record import list_folders
 from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
 from teamd.model_server import credentials
 from teamd.models import load_provider
-from teamd.models.prices import Prices
 from teamd.team.roster import Roster
 
 if TYPE_CHECKING:

@@ -431,6 +431,11 @@ class Settings:
     permissions: tuple[Permission, ...] = ()
     given: frozenset[str] = field(default=frozenset(), compare=False)
 
+    @property
+    def models_named(self) -> frozenset[str]:
+        """The models of the team and of its teammates."""
+        return frozenset({self.model.name, *(one.model for one in self.teammates if one.model)})
+
     def places_allowed_to(self, name: str) -> list[str]:
         """Return the protected paths that a rule allows a teammate to write."""
         return [

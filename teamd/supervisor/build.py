@@ -12,6 +12,7 @@ from teamd.approvals.store import Approvals
 from teamd.board.board import Board
 from teamd.budget.accounts import Terms
 from teamd.budget.ledger import Ledger
+from teamd.budget.prices import Prices
 from teamd.errors import StoreError
 from teamd.files.locks import is_held_by
 from teamd.files.watch import watch
@@ -22,7 +23,6 @@ from teamd.mail.routing import RESERVE, MailRouter
 from teamd.messages import TEAMD
 from teamd.model_server import Usage
 from teamd.models import RetryPolicy
-from teamd.models.prices import Prices
 from teamd.supervisor import orphans
 from teamd.supervisor.children import Children
 from teamd.supervisor.fork import ChildProgram

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from teamd import settings
-from teamd.errors import TeamError
+from teamd.budget.accounts import Terms
+from teamd.budget.prices import find_small_limits
+from teamd.errors import SettingsError, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.messages import MAX_MESSAGE_BYTES
@@ -74,8 +76,19 @@ class LiveSettings:
         that had no settings file of its own uses one that was created since, as its senders do.
 
         Raises:
-            SettingsError: with every mistake, or why the file cannot be read.
+            SettingsError: with every mistake, why the file cannot be read, or that no model call
+                fits into a limit.
         """
+        found = self._read()
+        new = found.settings
+        if new.model.asks_server:
+            terms = Terms.of(new)
+            small = [*find_small_limits(terms, new.models_named, new.model.max_tokens)]
+            if small:
+                raise SettingsError(self._file, small)
+        return found
+
+    def _read(self) -> Reading:
         file = self.paths.settings if self._file == self.paths.project_settings else self._file
         found = settings.read(file, folder=self.paths.home)
         shared = file == self.paths.project_settings and file != self.paths.own_settings

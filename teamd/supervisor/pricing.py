@@ -8,8 +8,8 @@ from dataclasses import replace
 from teamd.budget.account import Reservation
 from teamd.budget.accounts import Terms
 from teamd.budget.limits import refuse_unpriced
+from teamd.budget.prices import Price, Prices
 from teamd.errors import TeamError
-from teamd.models.prices import Price, Prices
 from teamd.supervisor.team_context import TeamContext
 from teamd.team.member import Member
 

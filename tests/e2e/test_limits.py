@@ -156,6 +156,27 @@ def test_an_endless_game_ends_within_one_call_of_its_limit(
     assert billed(project, unit, again if who == "teammate" else None) <= more
 
 
+@pytest.mark.slow
+def test_a_limit_below_one_call_is_refused_with_the_figure(project: Project) -> None:
+    """Otherwise every teammate would pause before its first call."""
+    configure(project, {"team_usd": 0.001})
+    words = (
+        "limits.team_usd allows $0.001000, less than one call: its longest reply alone, "
+        "model.max_tokens = "
+    )
+    started = project.run("teamd", "start")
+    assert started.status == 1
+    assert words in started.complaint
+    doctor = project.run("teamctl", "doctor")
+    assert (doctor.status, doctor.stdout.count(words)) == (1, 1)
+    configure(project, {"team_usd": 9.0})
+    project.start()
+    configure(project, {"team_usd": 0.001})
+    reloaded = project.run("teamd", "reload")
+    assert reloaded.status == 1
+    assert words in reloaded.complaint
+
+
 def limited(project: Project, limits: Mapping[str, float], more: str = "") -> None:
     """Start a team in which ann is paused at her limit after one call."""
     configure(project, limits, more)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from teamd.budget.prices import Prices
 from teamd.model_server import Usage
 from teamd.models import Ask
 from teamd.models.encoding import encode_body
-from teamd.models.prices import Prices
 from tests.strict.cache import PromptCache, check_breakpoints, prompt_tokens
 
 MODEL = "claude-sonnet-5-5"

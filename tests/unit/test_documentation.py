@@ -16,9 +16,9 @@ from teamctl.commands.help import read_topic, title_of, topics
 from teamctl.main import cli as teamctl
 from teamd.__main__ import program
 from teamd.budget.accounts import Terms
+from teamd.budget.prices import Prices
 from teamd.files.paths import TeamPaths
 from teamd.messages import Message
-from teamd.models.prices import Prices
 from teamd.overview.notices import NoticeKind
 from teamd.settings import Settings, parse
 from teamd.settings.kinds import keys_of

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pkgutil import resolve_name
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from teamd.budget.accounts import Terms
+from teamd.budget.prices import FREE, Price, Prices, find_small_limits, shipped
 from teamd.model_server import Usage
-from teamd.models.prices import FREE, Price, Prices, shipped
 from teamd.settings import Settings
 
 TOKENS = st.integers(0, 400_000)
@@ -109,3 +110,32 @@ def test_no_reply_costs_more_than_its_reservation(
 
 def test_a_free_model_costs_nothing() -> None:
     assert FREE.most(MILLION, MILLION) == 0
+
+
+@pytest.mark.parametrize(
+    ("terms", "models", "named"),
+    [
+        ({"team_usd": Decimal("0.01")}, ["claude-opus-5-5"], ["limits.team_usd"]),
+        ({"team_usd": Decimal("0.01")}, ["claude-opus-5-5", "unknown"], []),
+        ({"team_usd": Decimal(9)}, ["claude-opus-5-5"], []),
+        ({"team_tokens_per_day": 15_999}, ["unknown"], ["limits.team_tokens_per_day"]),
+        ({"team_tokens_per_day": 16_000, "team_usd_per_day": Decimal(0)}, ["unknown"], []),
+    ],
+)
+def test_a_limit_below_one_call_is_named(
+    terms: dict[str, Any], models: list[str], named: list[str]
+) -> None:
+    found = [*find_small_limits(Terms(**terms), models, 16_000)]
+    assert [one.partition(" ")[0] for one in found] == named
+
+
+def test_the_sentence_about_a_limit_below_one_call_has_the_figures() -> None:
+    """Of two models the cheaper one counts."""
+    own = {"dear": {"input": 1, "output": 100}, "cheap": {"input": 1, "output": 10}}
+    terms = Terms(team_usd_per_day=Decimal("0.05"), prices=own)
+    (found,) = find_small_limits(terms, ["dear", "cheap"], 16_000)
+    assert found == (
+        "limits.team_usd_per_day allows $0.050000, less than one call: its longest reply alone, "
+        "model.max_tokens = 16000, may take $0.160000; raise the limit to several times that, or "
+        "lower model.max_tokens"
+    )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from teamd.budget.accounts import Terms
+from teamd.budget.limits import LIMITS, USD, in_words
 from teamd.model_server import Usage
 
 _SHIPPED: Final = Path(__file__).with_name("prices.toml")
@@ -93,6 +95,29 @@ class Prices:
             if named:
                 return table[max(named, key=len)]
         return None
+
+
+def find_small_limits(terms: Terms, models: Collection[str], max_tokens: int) -> Iterator[str]:
+    """Yield a sentence for each limit that no call fits into: the longest reply alone takes more.
+
+    Args:
+        terms: the limits and the person's prices.
+        models: those that may be asked; the cheapest counts, if all their prices are known.
+        max_tokens: of one reply.
+    """
+    prices = [price for one in models if (price := Prices(terms.prices).find(one)) is not None]
+    most_usd = [price.most(0, max_tokens) for price in prices]
+    usd = min(most_usd) if len(prices) == len(models) else Decimal(0)
+    for limit in LIMITS:
+        most = Decimal(getattr(terms, limit.name))
+        least = usd if limit.unit == USD else Decimal(max_tokens)
+        if 0 < most < least:
+            yield (
+                f"{limit.key} allows {in_words(most, limit.unit)}, less than one call: its longest "
+                f"reply alone, model.max_tokens = {max_tokens}, may take "
+                f"{in_words(least, limit.unit)}; raise the limit to several times that, or lower "
+                "model.max_tokens"
+            )
 
 
 @cache
