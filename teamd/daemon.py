@@ -30,6 +30,7 @@ from teamd.supervisor.fork import (
     ChildProgram,
     become_subreaper,
     lift_descriptor_limit,
+    set_title,
 )
 from teamd.supervisor.live_settings import LiveSettings
 from teamd.supervisor.supervisor import ServiceWatchdog
@@ -54,6 +55,7 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     def run(start: ChildStart) -> int:
         from teamd.agent import child  # noqa: PLC0415 -- see `load`
 
+        set_title(f"{TEAMD}: {start.name}")
         return child.live(teammate, start)
 
     def try_first_steps(bell: int) -> None:
@@ -70,6 +72,7 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     def check(start: CheckStart) -> int:
         from teamd.checks.checker import Checker  # noqa: PLC0415 -- see `load`
 
+        set_title(f"{TEAMD}: check")
         probe = teammate.probe_sandbox()
         checker = Checker(paths=settings.paths, settings=settings.now, probe=probe, mask=mask)
         return checker.run(start.task, start.claim)
@@ -77,6 +80,7 @@ def agent_program(settings: LiveSettings, mask: Mask) -> ChildProgram:
     def merge() -> int:
         from teamd.checks.merger import Merger  # noqa: PLC0415 -- see `load`
 
+        set_title(f"{TEAMD}: queue")
         probe, now = teammate.probe_sandbox(), settings.now
         return Merger.of(settings.paths, now, probe, mask).run()
 
@@ -128,6 +132,7 @@ def serve(
     mask = Mask(*credentials.known_secrets())
     _mask_standard_error(mask)
     with _claimed(paths, mask) as (claim, journal):
+        set_title(TEAMD)
         program = prepare(settings) if prepare else agent_program(settings, mask)
         _sweep(paths, journal)
         settings.note_waiting(journal)

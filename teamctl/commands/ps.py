@@ -32,7 +32,10 @@ _LONGEST: Final = 160  # characters; a sandbox command line has thousands, and -
 @output.json_option
 @team_options
 def command(choice: TeamOptions, *, as_json: bool) -> None:
-    """List the processes of the team: teamd, each teammate, and the commands that run below it."""
+    """List the processes of the team: teamd, each teammate, and the commands that run below it.
+
+    Linux's `top` and `ps -e` show them as `teamd` and `teamd: NAME`.
+    """
     paths = choice.existing()
     supervisor = pidfile.check(paths)
     found = list(_processes(psutil.Process(supervisor.pid), TEAMD, *_known(paths, supervisor.pid)))

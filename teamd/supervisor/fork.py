@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 _PR_SET_PDEATHSIG: Final = 1
+_PR_SET_NAME: Final = 15
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _KEYCTL: Final = {"x86_64": 250, "aarch64": 219}
@@ -211,6 +212,15 @@ def lift_descriptor_limit() -> tuple[int, int]:
 def become_subreaper() -> None:
     """Adopt descendants whose parents end, so that double forking escapes nothing. Linux only."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def set_title(title: str) -> None:
+    """Show a title, at most 15 bytes of it, as this process's name in top(1) and `ps -e`.
+
+    The command line stays: by it a supervisor and its processes are recognized. Linux only.
+    """
+    if sys.platform == "linux":
+        _libc().prctl(_PR_SET_NAME, os.fsencode(title), 0, 0, 0)
 
 
 def _die_with_parent(number: signal.Signals, parent: int) -> None:

@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import termios
 import threading
 from collections.abc import Iterator
@@ -169,3 +170,12 @@ def test_a_teammate_inherits_no_open_file_of_its_supervisor(project: Project) ->
         facts = [(fdinfo / fd).read_text(encoding="ascii") for fd in pipes]
         flags = [int(re.findall(r"flags:\s+(\d+)", text)[0], 8) for text in facts]
         assert [one & os.O_ACCMODE for one in flags] == [os.O_RDONLY], "its own bell"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of processes can be set on Linux only")
+def test_processes_are_told_apart_by_their_titles(project: Project) -> None:
+    project.ask_no_service()
+    project.start()
+    project.do("teamctl", "spawn", "ann", "clerk", "Go.", "--wait")
+    pids = project.supervisor, project.wait_for_process("ann")
+    assert [psutil.Process(pid).name() for pid in pids] == ["teamd", "teamd: ann"]
