@@ -22,7 +22,7 @@ from teamd.models import RetryPolicy
 from teamd.supervisor.children import Children
 from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.live_settings import LiveSettings
-from teamd.supervisor.roster_writer import RosterWriter
+from teamd.supervisor.roster_in_memory import RosterWriter
 from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.slots import ConcurrencyLimit, Slots
 from teamd.supervisor.team_context import TeamContext

@@ -10,7 +10,7 @@ from teamd.clocks import time_of_day
 from teamd.errors import BadName, NotAMessage, UnknownHost
 from teamd.files.paths import TeamPaths
 from teamd.hosts import rosters
-from teamd.hosts.address import HostAddress, parse_address
+from teamd.hosts.host_address import HostAddress, parse_address
 from teamd.hosts.lines import MAIL
 from teamd.hosts.outbox import MAX_OUTBOX_BYTES, Outbox
 from teamd.hosts.places import HostPlaces

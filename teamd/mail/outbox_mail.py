@@ -10,8 +10,8 @@ from typing import Final
 from teamd.errors import NotAMessage, StoreError
 from teamd.files import files
 from teamd.files.paths import TeamPaths
-from teamd.hosts.address import HostAddress
 from teamd.hosts.cursor import CursorFile
+from teamd.hosts.host_address import HostAddress
 from teamd.hosts.lines import MAIL, OutLine
 from teamd.hosts.outbox_file import find_end, read_lines, whole_size
 from teamd.hosts.places import HostPlaces

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from teamd.permissions.grant import Grant
-from teamd.permissions.shell import SimpleCommand, parse
+from teamd.permissions.shell_syntax import SimpleCommand, parse
 from teamd.permissions.wrapped_commands import mentions, program, views
 from teamd.settings.known_tools import list_guarded
 from teamd.settings.schema import Permission

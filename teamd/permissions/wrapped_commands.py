@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from teamd.permissions.shell import SimpleCommand
+from teamd.permissions.shell_syntax import SimpleCommand
 
 Words = tuple[str | None, ...]
 

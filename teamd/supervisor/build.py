@@ -28,7 +28,7 @@ from teamd.supervisor.children import Children
 from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.inbox import ControlInbox
 from teamd.supervisor.live_settings import LiveSettings
-from teamd.supervisor.roster_writer import RosterWriter
+from teamd.supervisor.roster_in_memory import RosterWriter
 from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.slots import ConcurrencyLimit, Slots
 from teamd.supervisor.supervisor import ServiceWatchdog, Signals, Supervisor, is_inbox

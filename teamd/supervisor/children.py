@@ -32,7 +32,7 @@ from teamd.supervisor.lifecycle import (
     next_step,
 )
 from teamd.supervisor.live_settings import LiveSettings
-from teamd.supervisor.roster_writer import RosterWriter
+from teamd.supervisor.roster_in_memory import RosterWriter
 from teamd.supervisor.slots import Slots
 from teamd.team.heartbeat import Heartbeat, HeartbeatPolicy, Watchdog
 from teamd.team.slot_messages import CHANNEL

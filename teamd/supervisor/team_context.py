@@ -10,7 +10,7 @@ from teamd.mail.routing import MailRouter
 from teamd.supervisor.children import Children
 from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.live_settings import LiveSettings
-from teamd.supervisor.roster_writer import RosterWriter
+from teamd.supervisor.roster_in_memory import RosterWriter
 from teamd.supervisor.shutdowns import Shutdowns
 from teamd.supervisor.workers import CopyMakers
 

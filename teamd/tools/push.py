@@ -16,7 +16,7 @@ from teamd.copies.source import Source, source_of
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal, LoggedEvent
-from teamd.permissions.shell import parse
+from teamd.permissions.shell_syntax import parse
 from teamd.settings import Settings
 from teamd.settings.kinds import BRANCH
 from teamd.tools import ToolError

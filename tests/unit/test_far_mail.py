@@ -20,9 +20,9 @@ from teamd.errors import BadName, NotAMessage, TeamError, UnknownHost, UnknownTe
 from teamd.files import files, locks
 from teamd.files.paths import TeamPaths
 from teamd.hosts import rosters
-from teamd.hosts.address import HostAddress, parse_address
 from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.far import FarHosts, describe_absence
+from teamd.hosts.host_address import HostAddress, parse_address
 from teamd.hosts.lines import OutLine
 from teamd.hosts.outbox import OutboxFull
 from teamd.hosts.outbox_file import find_end, read_lines, whole_size

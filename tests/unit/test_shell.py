@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.permissions.shell import LONGEST, UNRESOLVED, SimpleCommand, parse
+from teamd.permissions.shell_syntax import LONGEST, UNRESOLVED, SimpleCommand, parse
 
 TEXT = st.text(st.characters(codec=None)) | st.text("abc $(){}[]<>|&;`'\"\\\n#=*?~!-:/@%")
 

@@ -38,7 +38,7 @@ from teamd.programs import Sink
 from teamd.recovery import repair
 from teamd.settings.known_tools import KnownTool
 from teamd.settings.schema import ModelSettings, Permission
-from teamd.supervisor.roster_writer import RosterWriter
+from teamd.supervisor.roster_in_memory import RosterWriter
 from teamd.team import teams
 from teamd.team.member import Member
 from teamd.team.roster import Roster

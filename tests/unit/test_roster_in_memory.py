@@ -11,8 +11,8 @@ import pytest
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.routing import MailRouter
-from teamd.supervisor import roster_writer
-from teamd.supervisor.roster_writer import RosterWriter
+from teamd.supervisor import roster_in_memory
+from teamd.supervisor.roster_in_memory import RosterWriter
 from teamd.team.roster import Roster
 from teamd.team.states import Status
 from tests.unit.life import enrol
@@ -126,7 +126,7 @@ def test_a_failed_notice_is_sent_later_and_blocks_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For example, an inbox stays locked, or the disk is full."""
-    monkeypatch.setattr(roster_writer, "_TELL_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(roster_in_memory, "_TELL_AGAIN_SECONDS", 0.01)
     with writing(tmp_path) as (post, writer):
         writer.admit("lead", "r")
         writer.publish()
