@@ -234,7 +234,7 @@ def _hints(name: str) -> Iterator[str]:
     if name in MEANT:
         yield MEANT[name]
     for command, line in COMMANDS.items():
-        if _rank(line, name.split()) == 0:
+        if command != "help" and _rank(line, name.split()) == 0:
             yield f"`teamctl {command}`: {line}"
 
 

@@ -27,6 +27,7 @@ ANSWERED = {
     "sleep": "systemd-inhibit",
     "laptop": "systemd-inhibit",
     "notify": "do not exist yet",
+    "notified": "teamctl wait --all",
     "told": "teamctl wait --all",
     "notifications": "teamctl help recipes: Being told",
     "undo": "teamctl discard NAME",
@@ -110,3 +111,8 @@ def test_json_holds_the_section_and_all_matches() -> None:
         "heading": "Docker and other containers",
         "line": "",
     }
+
+
+@pytest.mark.parametrize("word", ["docker", "search", "limits"])
+def test_the_help_about_help_is_no_answer(word: str) -> None:
+    assert ask(word).output.startswith("# ")
