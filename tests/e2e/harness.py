@@ -248,7 +248,7 @@ class Project:
         """Make a team without processes: a roster in the format of the lessons."""
         self.paths.create()
         members = [{"name": name, "role": "coder", "status": "idle", **facts} for name in names]
-        roster = {"team_name": "default", "members": members}
+        roster = {"team_name": self.folder.name, "members": members}
         new = self.paths.config.with_name("config.new")
         new.write_text(json.dumps(roster), encoding="utf-8")
         new.replace(self.paths.config)  # a watcher never sees a partial file

@@ -128,7 +128,7 @@ def prepare_readme(project: Project) -> None:
 
 def prepare_limits(project: Project) -> None:
     """Pause alice at a limit on money."""
-    project.write("team.toml", "[limits]\nteammate_usd = 0.01\n")
+    project.write("team.toml", "[model]\nmax_tokens = 100\n[limits]\nteammate_usd = 0.01\n")
     project.start()
     project.do("teamctl", "spawn", "alice", "coder", "Go.")
     project.wait_for("alice", "paused")

@@ -18,7 +18,7 @@ from tests.process.powercut import deeds, far
 
 
 def team(folder: Path) -> TeamPaths:
-    paths = TeamPaths(folder / ".team")
+    paths = TeamPaths(folder / "project" / ".team")
     deeds.create(paths)
     deeds.enlist(paths)
     return paths

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from teamd.command_line.documents import with_iso_times
 from teamd.copies import move_branch, record
 from teamd.copies.source import GitKilled, Source
 from teamd.files.paths import TeamPaths
@@ -48,10 +49,11 @@ def test_work_is_merged_in_order_and_returned_after_a_conflict_or_failure(
     assert "`sh check.sh` ended with exit status 1" in yard.wait(ids[2], "failed")["why"]
     assert yard.merges() == ["Merge team/ann: left"]
     body = yard.git("log", "-1", "--format=%an %ae%n%(trailers:unfold)", "team/main")
-    assert body == f"teamd teamd@default\nTeammate: ann\nCheck: {CHECK}"
+    assert body == f"teamd teamd@project\nTeammate: ann\nCheck: {CHECK}"
     assert yard.git("rev-parse", "team/main^2") == first
     shown = json.loads(project.do("teamctl", "queue", "--json"))
-    assert shown == {"queue": [*yard.entries().values()], "merge": AHEAD}
+    assert shown["queue"] == [with_iso_times(one) for one in yard.entries().values()]
+    assert shown["merge"] == AHEAD
     assert json.loads(project.do("teamctl", "team", "--json"))["merge"] == AHEAD
     said = project.do("teamctl", "team") + project.do("teamctl", "queue")
     assert said.count("team/main is 2 commits ahead of main; `git merge team/main` takes them") == 2

@@ -134,7 +134,7 @@ def check_team(scene: Scene, pids: dict[str, int]) -> None:
     }
     assert [
         one["name"] for one in json.loads(project.do("teamctl", "teams", "--json"))["teams"]
-    ] == ["default"]
+    ] == ["project"]
 
 
 def check_mail(project: Project) -> None:
