@@ -9,23 +9,13 @@ import click
 from teamctl import arguments
 from teamctl.mail.router import team_queue
 from teamctl.render import output, tables
+from teamctl.render.queue_table import EMPTY_QUEUE, NOT_MERGING, SHORT_COMMIT, queue_table
 from teamd.command_line.options import SuggestingGroup, team_options
 from teamd.command_line.run import TeamOptions
 from teamd.files import pidfile
-from teamd.merges.queue import Entry
 from teamd.merges.queue import read as read_queue
 from teamd.overview.branch import read_ahead
 from teamd.team.roster import Roster
-
-_SHORT: Final = 12
-_COLOURS: Final = {
-    "checking": "green",
-    "merged": "cyan",
-    "waiting": "yellow",
-    "conflict": "red",
-    "failed": "red",
-}
-
 
 _MEANT: Final = {
     **dict.fromkeys(("list", "ls", "show"), "`teamctl queue` shows it"),
@@ -53,13 +43,11 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
         output.print_json({"queue": [entry.to_json() for entry in there], "merge": merge})
         return
     if there:
-        headings = ["ID", "STATE", "TEAMMATE", "TASK", "COMMIT", "SINCE", "WHY"]
-        tables.print_table(headings, map(_row, there), ("ID",))
+        tables.console().print(queue_table(there))
         if pidfile.supervisor(paths) is None and any(not one.state.finished for one in there):
-            output.warn("no teamd runs, so nothing is merged; `teamd start` starts it")
+            output.warn(NOT_MERGING)
     else:
-        empty = "the queue is empty; `teamctl queue add NAME` adds to it"
-        click.echo(choice.add_team_option(empty))
+        click.echo(choice.add_team_option(EMPTY_QUEUE))
     if ahead:
         click.echo(output.plain(ahead.line))
 
@@ -76,7 +64,7 @@ def add(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     paths = queue.board.paths
     member = Roster(paths).read().get(name)
     entry = enqueue.add(queue, member.name, choice.settings(paths))
-    text = f"{member.name}'s commit {entry.commit[:_SHORT]} is in the queue: {entry.id}"
+    text = f"{member.name}'s commit {entry.commit[:SHORT_COMMIT]} is in the queue: {entry.id}"
     if pidfile.is_teamd_down(paths):
         text += "; it waits there for teamd, which `teamd start` starts"
     choice.done = text
@@ -96,12 +84,7 @@ def remove(choice: TeamOptions, entry_id: str, *, as_json: bool) -> None:
     paths = queue.board.paths
     source = Source.of(choice.settings(paths).team.workspace, [paths.work])
     entry = enqueue.remove(queue, entry_id, source)
-    text = f"{entry.id}, {entry.teammate}'s commit {entry.commit[:_SHORT]}, is not in the queue now"
+    commit = entry.commit[:SHORT_COMMIT]
+    text = f"{entry.id}, {entry.teammate}'s commit {commit}, is not in the queue now"
     choice.done = text
     output.print_either(text, entry.to_json(), as_json=as_json)
-
-
-def _row(entry: Entry) -> list[str | tuple[str, str]]:
-    state = str(entry.state), _COLOURS[entry.state]
-    since, commit = output.ago(entry.when), entry.commit[:_SHORT]
-    return [entry.id, state, entry.teammate, entry.task or "-", commit, since, entry.why or "-"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ import click
 from teamctl import arguments
 from teamctl.mail.router import team_post
 from teamctl.render import output
-from teamd.board import rules
+from teamctl.render.task_table import task_facts, task_state
 from teamd.board.board import Board, Changed
 from teamd.board.files import Tasks
 from teamd.board.rules import Change
@@ -24,7 +23,6 @@ from teamd.messages import LEAD
 
 # The statuses that a person can set; `checking` follows from the others.
 _STATUSES = [str(status) for status in TaskStatus if status is not TaskStatus.CHECKING]
-_SHOWN = ("description", "role", "created_by", "check")
 
 _id_argument = click.argument("task_id", metavar="ID", shell_complete=arguments.tasks)
 _name_option = partial(click.option, metavar="NAME", shell_complete=arguments.boxes)
@@ -84,26 +82,8 @@ def show(choice: TeamOptions, task_id: str, *, as_json: bool) -> None:
         output.print_json({**task.to_json(), "blocked": bool(tasks.blockers(task))})
         return
     _print_line(task, tasks)
-    for line in _facts(task, board.check):
+    for line in task_facts(task, board.check):
         click.echo(line)
-
-
-def _facts(task: Task, team_check: str) -> Iterator[str]:
-    facts = {key: task.to_json()[key] for key in _SHOWN} | {"check of the team": team_check}
-    for key, value in facts.items():
-        if value:
-            yield f"{key.replace('_', ' ')}: {output.plain(value)}"
-    yield f"proof: {rules.describe_proof(task, team_check)}"
-    for key, moment in (("created", task.created), ("updated", task.updated)):
-        if moment:
-            yield f"{key}: {output.moment(moment)}"
-    said = {task.check, team_check, *(attempt.command for attempt in task.attempts)} - {""}
-    describe = rules.describe if len(said) > 1 else rules.describe_briefly
-    for attempt in task.attempts:
-        ended = output.plain(describe(attempt))
-        yield f"attempt: {output.moment(attempt.time)}: {ended}"
-    for note in task.notes:
-        yield f"note: {output.plain(note)}"
 
 
 @command.command()
@@ -175,10 +155,5 @@ def _print_changed(changed: Changed, board: Board, *, as_json: bool) -> None:
 
 
 def _print_line(task: Task, tasks: Tasks) -> None:
-    facts = [str(task.status)]
-    if task.owner:
-        facts.append(f"owner {output.plain(task.owner)}")
-    if blockers := tasks.blockers(task):
-        facts.append(f"blocked by {', '.join(blockers)}")
     heading = terminal.style(f"task {task.id}", bold=True)
-    click.echo(f"{heading} ({'; '.join(facts)}): {output.plain(task.subject)}")
+    click.echo(f"{heading} ({task_state(task, tasks)}): {output.plain(task.subject)}")

@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from teamctl.render import output, tables
-from teamctl.render.tables import Shape
+from teamctl.render.message_table import NO_MESSAGES, MessageRow, message_table
 from teamctl.tail import lines_back
 from teamd.command_line import terminal
 from teamd.command_line.options import team_options
@@ -26,11 +26,6 @@ from teamd.transcript.file import decode
 from teamd.transcript.records import mail_in
 
 _LISTED: Final = 20
-_HEADINGS: Final = ("ID", "FROM", "TO", "AGE", "STATE", "TEXT")
-# An id is cut last, and stays long enough to be unique.
-_SHAPE: Final = Shape(
-    elastic={"TEXT": 8, "ID": 15}, spare=("AGE", "FROM"), dispensable=("TO", "STATE", "TEXT")
-)
 _TAIL_BYTES: Final = 1 << 18
 _MAIL: Final = b'"mail"'
 
@@ -47,7 +42,7 @@ def command(choice: TeamOptions, message_id: str | None, *, as_json: bool) -> No
     """
     paths = choice.existing()
     if message_id is None:
-        _list(paths, as_json=as_json)
+        _list(choice, paths, as_json=as_json)
         return
     ways = tracing.trace(paths, message_id)
     if as_json:
@@ -58,7 +53,7 @@ def command(choice: TeamOptions, message_id: str | None, *, as_json: bool) -> No
         click.echo(f"{whose}: {output.plain('; '.join(_steps(way)))}")
 
 
-def _list(paths: TeamPaths, *, as_json: bool) -> None:
+def _list(choice: TeamOptions, paths: TeamPaths, *, as_json: bool) -> None:
     """Print the latest messages, the last one at the end."""
     latest = sorted(_latest(paths), key=lambda found: found[0].timestamp)[-_LISTED:]
     if as_json:
@@ -66,14 +61,13 @@ def _list(paths: TeamPaths, *, as_json: bool) -> None:
             {"messages": [{**one.to_json(), "to": one.to, "state": how} for one, how in latest]}
         )
     elif latest:
-        tables.print_table(_HEADINGS, (_row(*found) for found in latest), ("AGE",), _SHAPE)
+        tables.console().print(message_table(_row(*found) for found in latest))
     else:
-        click.echo("no messages yet")
+        click.echo(choice.add_team_option(NO_MESSAGES))
 
 
-def _row(one: Message, state: str) -> list[str]:
-    text = " ".join(one.content.split())
-    return [one.id, one.sender, one.to, output.ago(one.timestamp), state, text]
+def _row(one: Message, state: str) -> MessageRow:
+    return one.id, one.sender, one.to, one.timestamp, state, one.content
 
 
 def _latest(paths: TeamPaths) -> Iterator[tuple[Message, str]]:

@@ -142,16 +142,25 @@ class FittedTable:
         yield from fit_lines(self.headings, self.rows, self.numbers, self.shape, options.max_width)
 
 
+def make_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str | Cell]],
+    numbers: Sequence[str],
+    shape: Shape | None = None,
+) -> FittedTable:
+    """Return a table; a cell may have a style.
+
+    If the table is too wide, the last column is cut, unless a shape says otherwise.
+    """
+    cells = [[one if isinstance(one, tuple) else (one, "") for one in row] for row in rows]
+    return FittedTable(headings, cells, numbers, shape or Shape(elastic={headings[-1]: _LEAST_CUT}))
+
+
 def print_table(
     headings: Sequence[str],
     rows: Iterable[Sequence[str | Cell]],
     numbers: Sequence[str],
     shape: Shape | None = None,
 ) -> None:
-    """Print rows below their headings; a cell may have a style.
-
-    If the table is too wide, the last column is cut, unless a shape says otherwise.
-    """
-    cells = [[one if isinstance(one, tuple) else (one, "") for one in row] for row in rows]
-    shape = shape or Shape(elastic={headings[-1]: _LEAST_CUT})
-    console().print(FittedTable(headings, cells, numbers, shape))
+    """Print a table, see `make_table`."""
+    console().print(make_table(headings, rows, numbers, shape))

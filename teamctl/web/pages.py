@@ -19,11 +19,11 @@ from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from teamctl.actions import TeamActions
+from teamctl.mail.team_mail import TeamMail
 from teamctl.web.asked import ACTIONS, Asked
 from teamctl.web.changes import diff_of_copy, diff_of_entry
 from teamctl.web.guard import Json, Tokens
 from teamctl.web.history import TeamHistory
-from teamctl.web.mail import TeamMail
 from teamctl.web.parts import parts
 from teamctl.web.projects import find_team, key_of, list_teams
 from teamctl.web.watcher import EventLog, PartsWatcher

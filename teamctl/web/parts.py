@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from teamctl.web.mail import TeamMail
+from teamctl.mail.team_mail import TeamMail
 from teamctl.web.watcher import WatchedPart
 from teamd.board.files import read_all
 from teamd.board.task import TaskStatus

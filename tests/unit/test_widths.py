@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from teamctl.commands import ps, tasks, teams, trace, usage
-from teamctl.render import roster_table
+from teamctl.commands import ps, teams
+from teamctl.render import message_table, roster_table, task_table, usage_table
 from teamctl.render.tables import GAP, FittedTable, Shape
 
 _LONG: Final = "A subject of so many words that no terminal has room for all of them, ever"
@@ -66,7 +66,7 @@ _USE: Final = {
     [(100, []), (80, ["PROOF", "ROLE"]), (40, ["PROOF", "ROLE", "CHECK", "BLOCKED BY", "OWNER"])],
 )
 def test_a_long_subject_displaces_no_id_status_or_owner(width: int, gone: list[str]) -> None:
-    heading, row = drawn(list(_TASK), list(_TASK.values()), tasks._SHAPE, width)
+    heading, row = drawn(list(_TASK), list(_TASK.values()), task_table.SHAPE, width)
     kept = [one for one in _TASK if one not in gone]
     assert heading.split() == " ".join(kept).split()
     assert max(len(heading), len(row)) <= width
@@ -79,7 +79,7 @@ def test_a_long_subject_displaces_no_id_status_or_owner(width: int, gone: list[s
     [(200, list(_USE)), (80, [*_USE][:4] + [*_USE][5:]), (40, ["NAME", "OUT", "COST", "USED"])],
 )
 def test_usage_keeps_whole_figures_and_drops_the_cost_last(width: int, kept: list[str]) -> None:
-    heading, row = drawn(list(_USE), list(_USE.values()), usage._SHAPE, width)
+    heading, row = drawn(list(_USE), list(_USE.values()), usage_table.SHAPE, width)
     shown = [one for one in _USE if one in heading.split()]
     assert {"NAME", "COST"} <= set(shown)
     assert row.split() == " ".join(_USE[one] for one in shown).split()
@@ -125,7 +125,7 @@ def test_in_40_columns_the_remaining_text_is_readable(
     ],
 )
 def test_a_message_keeps_enough_of_its_id_for_trace(width: int, kept: list[str], told: str) -> None:
-    heading, line = drawn(list(_MESSAGE), list(_MESSAGE.values()), trace._SHAPE, width)
+    heading, line = drawn(list(_MESSAGE), list(_MESSAGE.values()), message_table.SHAPE, width)
     assert heading.split() == kept
     assert max(len(heading), len(line)) <= width
     assert line.split()[0].startswith(told)
@@ -134,7 +134,14 @@ def test_a_message_keeps_enough_of_its_id_for_trace(width: int, kept: list[str],
 
 @pytest.mark.parametrize(
     "shape",
-    [tasks._SHAPE, usage._SHAPE, roster_table.SHAPE, ps._SHAPE, teams._SHAPE, trace._SHAPE],
+    [
+        task_table.SHAPE,
+        usage_table.SHAPE,
+        roster_table.SHAPE,
+        ps._SHAPE,
+        teams._SHAPE,
+        message_table.SHAPE,
+    ],
 )
 def test_every_column_named_in_a_shape_exists(shape: Shape) -> None:
     """A misspelt name would be kept forever."""

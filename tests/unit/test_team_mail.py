@@ -1,10 +1,10 @@
-"""The mail of the team as the page shows it: consistent with `trace`, and not taken."""
+"""The mail of the team as the faces show it: consistent with `trace`, and not taken."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from teamctl.web.mail import LONGEST, MOST_FOUND, MOST_KEPT, TeamMail
+from teamctl.mail.team_mail import LONGEST, MOST_FOUND, MOST_KEPT, TeamMail
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.trace import trace
