@@ -31,6 +31,9 @@ class GrowingFile:
         self._fd = -1
         self._rest: list[bytes] = []  # the start of an unfinished line
 
+    def __del__(self) -> None:
+        self.close()
+
     def lines(self) -> Iterator[bytes]:
         """Yield the new lines since the last call."""
         with translate_os_errors(self._path):

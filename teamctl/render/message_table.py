@@ -19,10 +19,16 @@ SHAPE: Final = Shape(
 _HEADINGS: Final = ("ID", "FROM", "TO", "AGE", "STATE", "TEXT")
 
 
-def message_table(found: Iterable[MessageRow]) -> FittedTable:
-    """Return the table of messages; a time may be missing, and an id may be empty."""
+def message_table(found: Iterable[MessageRow], *, ids: bool = True) -> FittedTable:
+    """Return the table of messages; a time may be missing, and an id may be empty.
+
+    Args:
+        found: the messages.
+        ids: whether to show ids, which take much of the width.
+    """
+    first = 0 if ids else 1
     rows = (
-        [message_id, sender, to, output.ago(sent), state, " ".join(text.split())]
+        [message_id, sender, to, output.ago(sent), state, " ".join(text.split())][first:]
         for message_id, sender, to, sent, state, text in found
     )
-    return tables.make_table(_HEADINGS, rows, ("AGE",), SHAPE)
+    return tables.make_table(_HEADINGS[first:], rows, ("AGE",), SHAPE)

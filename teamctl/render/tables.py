@@ -137,9 +137,13 @@ class FittedTable:
     numbers: Sequence[str]
     shape: Shape
 
+    def lines(self, width: int) -> list[Text]:
+        """Return the headings and the rows as lines for a width."""
+        return fit_lines(self.headings, self.rows, self.numbers, self.shape, width)
+
     def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[Text]:
         """Draw the table, as rich's console protocol asks."""
-        yield from fit_lines(self.headings, self.rows, self.numbers, self.shape, options.max_width)
+        yield from self.lines(options.max_width)
 
 
 def make_table(

@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Thread
@@ -21,7 +21,7 @@ from teamctl.actions import Outcome, TeamActions
 from teamctl.tail import hints
 from teamctl.top.drawing import in_a_line, line
 from teamctl.top.face import Face
-from teamctl.top.screens import MateScreen, TeamScreen
+from teamctl.top.screens import TeamScreen
 from teamctl.top.sources import Tab
 from teamctl.top.widgets import Row, explain
 from teamd.command_line.run import TeamOptions
@@ -91,12 +91,12 @@ class Top(App[None]):
         self.seen = seen
         self.readonly = readonly
         self.calm_seconds = calm_seconds
-        self.filters: dict[str, str] = {}
+        self.filters: dict[tuple[type, str], str] = {}  # by screen and tab
+        self.drafts: dict[str, list[str]] = {}  # texts of refused forms, by their titles
         self.status = ""
         self.teams: tuple[str, ...] = ()
         self.paths = choice.existing()
-        self._choice = choice
-        self._actions = TeamActions(choice)
+        self.choice = choice
         self._ticks = 0
         self._untrusted: tuple[list[str], str] = [], ""
         self._untrusted_at = 0.0
@@ -140,10 +140,15 @@ class Top(App[None]):
         self.status = in_a_line(text)
         self.redraw()
 
-    def do(self, action: Callable[[TeamActions], Outcome]) -> None:
-        """Run an action in a thread, so that the screen stays responsive."""
+    def do(
+        self, action: Callable[[TeamActions], Outcome], form: str = "", texts: Sequence[str] = ()
+    ) -> None:
+        """Run an action in a thread, so that the screen stays responsive.
+
+        If it is refused, the form shows its texts again when it is opened the next time.
+        """
         self.tell("…")
-        self.run_worker(self._do(action, self._actions))
+        self.run_worker(self._do(action, TeamActions(self.choice), form, texts))
 
     def read(self, source: Tab) -> None:
         """Read a tab that is not live, or have a live one read soon."""
@@ -190,10 +195,11 @@ class Top(App[None]):
         if self._follower is not None:
             self._follower.cancel()
         self.paths = paths
-        choice = TeamOptions(team_dir=str(paths.root), config=self._choice.config)
-        self._actions = TeamActions(choice)
+        self.choice = TeamOptions(team_dir=str(paths.root), config=self.choice.config)
         self._rung = set()
         self._untrusted_at = 0.0
+        for face in self.faces:
+            face.open_tab()
         self._follower = self.run_worker(self._follow())
 
     async def _follow(self) -> None:
@@ -232,31 +238,37 @@ class Top(App[None]):
             self._rung |= asked
             self.redraw()
         for face in self.faces:
-            if isinstance(face, MateScreen) and face.source is not None and face.source.live:
+            if face.source is not None and face.source.live:
                 await self._read(face.source)
 
     def _read_untrusted(self, paths: TeamPaths) -> tuple[list[str], str]:
         """Return the untrusted settings; they are read rarely, since that is slow."""
         now = time.monotonic()
         if now >= self._untrusted_at:
-            self._untrusted = self._choice.waiting(paths)
+            self._untrusted = self.choice.waiting(paths)
             self._untrusted_at = now + _UNTRUSTED_SECONDS
         return self._untrusted
 
     async def _read(self, source: Tab) -> None:
         try:
-            rows = await in_thread(source.read)
+            found = await in_thread(source.read)
         except Exception as error:  # noqa: BLE001
-            rows = [Row("trouble", line((in_a_line(explain(error)), "red")))]
+            found = [Row("trouble", line((in_a_line(explain(error)), "red")))]
         for face in self.faces:
-            if isinstance(face, MateScreen):
-                face.take(source, rows)
+            face.take(source, found)
 
-    async def _do(self, action: Callable[[TeamActions], Outcome], actions: TeamActions) -> None:
+    async def _do(
+        self,
+        action: Callable[[TeamActions], Outcome],
+        actions: TeamActions,
+        form: str,
+        texts: Sequence[str],
+    ) -> None:
         try:
             text = (await in_thread(lambda: action(actions))).sentence()
         except Exception as error:  # noqa: BLE001
             text = actions.choice.add_team_option(explain(error))
+            self.drafts[form] = list(texts)
         self.tell(text)
         self._changed.set()
 

@@ -23,9 +23,9 @@ from teamd.overview.overview import Overview
 HEADINGS: Final = (
     "NAME", "ROLE", "STATUS", "FOR", "DOING", "CONTEXT", "COST", "MAIL", "TURNS", "CPU", "MEM",
 )  # fmt: skip
-_KEYS: Final = ("a approve", "r reject", "e all of it", "s send")
-_READ_ONLY_KEYS: Final = ("e all of it", "Enter look")
-_ALWAYS: Final = ("? keys", "q quit")  # these lead to all others
+TEAM: Final = "Team"
+USAGE: Final = "Usage"
+TEAM_TABS: Final = (TEAM, "Board", "Queue", USAGE, "Mail")
 _ENTER: Final = "\033[?1049h\033[?25l\033[2J\033[H"
 _LEAVE: Final = "\033[?25h\033[?1049l"
 _MOST_ASKS: Final = 3
@@ -52,7 +52,8 @@ def roster(seen: Overview, width: int) -> list[Text]:
         return [(in_a_line(found[one][0]), found[one][1]) for one in HEADINGS]
 
     rows, numbers, shape = map(cells, seen.members), roster_table.NUMBERS, roster_table.SHAPE
-    return tables.fit_lines(HEADINGS, rows, numbers, shape, width, steady=True)
+    # The scroll bar would hide the end of a line that is as wide as the screen.
+    return tables.fit_lines(HEADINGS, rows, numbers, shape, width - 1, steady=True)
 
 
 def title(seen: Overview, width: int, teams: Sequence[str] = ()) -> Text:
@@ -82,19 +83,29 @@ def folded_title(seen: Overview, width: int, teams: Sequence[str] = ()) -> Text:
     return shown
 
 
-def keys(width: int, *, readonly: bool, notes: int = 0) -> Text:
-    """Return the line of keys; on a narrow screen the last one before `?` is left out first.
+def tab_bar(tabs: Sequence[str], opened: str, width: int) -> Text:
+    """Return the names of the tabs and their keys, shortened for a narrow screen."""
+    wide = [(f"[{one}] ", "bold") if one == opened else (f" {one}  ", "") for one in tabs]
+    close = [(f"[{one}] ", "bold") if one == opened else (f"{one} ", "") for one in tabs]
+    place = f" {tabs.index(opened) + 1} of {len(tabs)} "
+    forms = (line(*wide, ("  ← → change tabs", "dim")), line(*close, ("← →", "dim")))
+    fitting = (one for one in forms if one.cell_len <= width)
+    alone = line((f"[{opened}]", "bold"), (f"{place}← →", "dim"), width=width)
+    return next(fitting, alone)
+
+
+def keys(width: int, named: Sequence[str], always: Sequence[str]) -> Text:
+    """Return the line of keys; on a narrow screen the last named ones are left out.
 
     Args:
         width: of the screen.
-        readonly: whether actions are refused.
-        notes: the number of notes out of sight.
+        named: keys that `?` explains too.
+        always: keys that lead to all others.
     """
-    there = f"Tab {notes} note{'' if notes == 1 else 's'}"
-    named = [*([there] if notes else []), *(_READ_ONLY_KEYS if readonly else _KEYS)]
-    while named and len("  ".join((*named, *_ALWAYS))) > width:
+    named = list(named)
+    while named and len("  ".join((*named, *always))) > width:
         named.pop()
-    return Text("  ".join((*named, *_ALWAYS)))
+    return Text("  ".join((*named, *always)))
 
 
 def waiting(seen: Overview) -> Text:
@@ -138,7 +149,8 @@ def _count(seen: Overview) -> str:
 def first_screen(seen: Overview, width: int) -> list[Text]:
     """Return the lines of the first screen from top to bottom."""
     asks = [ask(one, width) for one in seen.waiting[:_MOST_ASKS]]
-    return [title(seen, width), waiting(seen), *asks, *roster(seen, width)]
+    bar = tab_bar(TEAM_TABS, TEAM, width)
+    return [title(seen, width), waiting(seen), *asks, bar, *roster(seen, width)]
 
 
 @contextmanager

@@ -1,10 +1,11 @@
-"""The common part of both screens of `top`: requests, list, filter, and keys that act."""
+"""The common part of both screens of `top`: requests, tabs, list, filter, and keys that act."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -12,9 +13,12 @@ from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
+from teamctl.actions import Outcome
 from teamctl.render import output
 from teamctl.top import drawing
-from teamctl.top.widgets import Confirm, Form, Row, RowList, TextDialog
+from teamctl.top.sources import Tab
+from teamctl.top.team_tabs import Listing
+from teamctl.top.widgets import Confirm, Field, Form, Row, RowList, TextDialog
 from teamd.errors import TeamError
 from teamd.messages import respawn_command
 from teamd.overview.members import MemberView, OpenRequest
@@ -25,15 +29,21 @@ if TYPE_CHECKING:
 
 _PART: Final = 4  # requests take at most this fraction of the screen
 _NO_TEAMD: Final = "no teamd runs; start it with `teamd start`"
-_NEXT: Final = "Text that it reads next (may be empty)"
+_ANSWERS: Final = ("a approve", "r reject", "e all of it")
+_FILTER: Final = "type to filter; Enter keeps the filter, Esc clears it"
+_READ_ONLY_ANSWERS: Final = ("e all of it",)
 _ENDED: Final = {Status.SHUTDOWN: "is shut down", Status.FAILED: "has failed"}
 
 
 class Face(Screen[None]):
-    """A screen with requests above its list, and the status and keys below it.
+    """A screen with requests and tabs above its list, and the status and keys below it.
 
     Attributes:
-        view: the name of the list's filter.
+        tabs: the names of the tabs.
+        leave: the key that leaves the screen.
+        tab: the open tab.
+        source: the content of the open tab; `None` if it is the overview.
+        found: the content as it was read last; `None` before.
     """
 
     DEFAULT_CSS: ClassVar[str] = """
@@ -52,19 +62,25 @@ class Face(Screen[None]):
         ("a", "approve", "approve the request that is chosen, at first the oldest"),
         ("r", "reject", "reject it, with a reason"),
         ("e", "whole", "see all of it"),
-        ("tab", "turn_focus", "go to the requests, the notes, and back to the list"),
-        ("slash", "filter", "filter the list; the filter is kept until it is emptied"),
+        ("right,l", "turn(1)", "next tab"),
+        ("left,h", "turn(-1)", "tab before"),
+        ("tab", "turn_focus(1)", "go to the requests, the notes, and back to the list"),
+        ("shift+tab", "turn_focus(-1)", "the same backwards"),
+        ("slash", "filter", "filter the list; Esc clears the filter"),
         ("y", "copy", "copy the request or row that is chosen, or what is shown"),
         ("question_mark", "keys", "show these keys"),
     ]
     AUTO_FOCUS = "#list"
 
-    view = "team"
+    tabs: ClassVar[Sequence[str]]
+    leave: ClassVar[str]
 
     def __init__(self) -> None:
         super().__init__()
+        self.tab = self.tabs[0]
+        self.source: Tab | None = None
+        self.found: Listing | list[Row] | None = None
         self._calm_at = 0.0
-        self._rows: Sequence[Row] = ()
 
     @property
     def top(self) -> Top:
@@ -84,9 +100,11 @@ class Face(Screen[None]):
     def compose(self) -> ComposeResult:
         yield Static(id="title")
         yield Static(id="waiting")
-        yield RowList(name="asks", chosen=True, wrapped=True)
+        yield RowList(name="asks", chosen=True)
+        yield Static(id="tabs")
+        yield Static(id="header")
         yield from self.compose_body()
-        yield Input(id="filter", compact=True)
+        yield Input(id="filter", placeholder=_FILTER, compact=True)
         yield Static(id="status")
         yield Static(id="keys")
 
@@ -101,8 +119,39 @@ class Face(Screen[None]):
 
     def draw_parts(self) -> None:
         """Draw each part of a complete screen."""
+        self.write("tabs", drawing.tab_bar(self.tabs, self.tab, self.size.width))
+        self.draw_list()
         self.draw_asks()
         self.draw_edges()
+
+    def draw_list(self) -> None:
+        """Draw the content of the open tab, and the headings of a table."""
+        match self.found:
+            case Listing() if self.found.details:
+                header, *lines = self.found.table.lines(self.size.width - 1)  # as in `roster`
+                self.write("header", header)
+                self.show([Row(*one) for one in zip(self.found.details, lines, strict=True)])
+            case found:
+                self.write("header", None)
+                self.show(found if isinstance(found, list) else [])
+
+    def open_tab(self) -> None:
+        """Start reading the content of the open tab."""
+        self.found = None
+        if self.source is not None:
+            self.top.read(self.source)
+
+    def take(self, source: Tab, found: Listing | list[Row]) -> None:
+        """Show the content of a tab if it is still open."""
+        if source is self.source and self.query("#list"):
+            self.found = found
+            self.draw()
+
+    def action_turn(self, by: int) -> None:
+        """Open another tab."""
+        self.tab = self.tabs[(self.tabs.index(self.tab) + by) % len(self.tabs)]
+        self.open_tab()
+        self.draw()
 
     def draw_asks(self) -> None:
         asks, before = self.asks, self.asks.key
@@ -111,7 +160,11 @@ class Face(Screen[None]):
             self._calm_at = time.monotonic() + self.top.calm_seconds
         asks.styles.height = self.room_of(asks)
 
-    def draw_edges(self, *, folded: bool = False, notes: int = 0) -> None:
+    def draw_edges(self) -> None:
+        """Draw the parts around the requests and the list."""
+        raise NotImplementedError
+
+    def draw_lines(self, *, folded: bool = False, notes: int = 0) -> None:
         """Draw the lines above and below the list; empty ones are hidden.
 
         Args:
@@ -121,8 +174,18 @@ class Face(Screen[None]):
         self.write("waiting", None if folded else drawing.waiting(self.top.seen))
         told = " · ".join(filter(None, (self._filtered(), self.top.status)))
         self.write("status", Text(told) if told else None)
-        keys = drawing.keys(self.size.width, readonly=self.top.readonly, notes=notes)
-        self.write("keys", keys)
+        there = [f"Tab {notes} note{'' if notes == 1 else 's'}"] if notes else []
+        named = [*there, *self._answers(), *self.hints(), "/ filter"]
+        self.write("keys", drawing.keys(self.size.width, named, ("? keys", self.leave)))
+
+    def hints(self) -> Sequence[str]:
+        """Return the most useful keys of the open tab."""
+        raise NotImplementedError
+
+    def _answers(self) -> Sequence[str]:
+        if not self.top.seen.waiting:
+            return ()
+        return _READ_ONLY_ANSWERS if self.top.readonly else _ANSWERS
 
     def write(self, where: str, line: Text | None) -> None:
         """Update a one-line widget if its text has changed; `None` hides it."""
@@ -136,21 +199,36 @@ class Face(Screen[None]):
         return min(lines.height, max(1, self.size.height // part))
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show the rows that match the filter."""
-        self._rows = rows
-        wanted = self.top.filters.get(self.view, "").lower()
-        self.body.show([row for row in rows if wanted in row.text.plain.lower()])
+        """Show the rows that match the filter; an empty list says why it is empty."""
+        wanted = self.top.filters.get(self._filter, "")
+        found = [row for row in rows if wanted.lower() in row.text.plain.lower()]
+        if found:
+            why = ""
+        elif rows:
+            why = f"nothing here contains {wanted!r}; Esc clears the filter"
+        elif self.source is not None:
+            why = "…" if self.found is None else self.source.empty
+        else:
+            why = self.empty
+        self.body.show([Row("", drawing.line((drawing.in_a_line(why), "dim")))] if why else found)
 
-    def fill(self, title: str, fields: Sequence[str], use: Callable[..., None]) -> None:
-        """Show a form and use its values, unless this top is read-only."""
+    @property
+    def empty(self) -> str:
+        """Why the list of the overview is empty."""
+        return ""
+
+    def fill(self, title: str, fields: Sequence[Field], act: Callable[..., Outcome]) -> None:
+        """Show a form, and act with its values, unless this top is read-only."""
         if not self.may():
             return
+        title = drawing.in_a_line(title)
+        form = Form(title, fields, self.top.drafts.pop(title, ()))
 
-        def take(words: list[str] | None) -> None:
-            if words is not None:
-                use(*words)
+        def take(values: list[Any] | None) -> None:
+            if values is not None:
+                self.top.do(lambda actions: act(actions, *values), title, form.texts)
 
-        self.app.push_screen(Form(drawing.in_a_line(title), *fields), take)
+        self.app.push_screen(form, take)
 
     def may(self) -> bool:
         """Return whether actions are allowed; if not, tell the person."""
@@ -162,6 +240,17 @@ class Face(Screen[None]):
     def mate(self) -> MemberView | None:
         """The selected teammate, if any."""
         raise NotImplementedError
+
+    @property
+    def no_mate(self) -> str:
+        """Why no teammate is selected, and the next step."""
+        raise NotImplementedError
+
+    def chosen_mate(self) -> MemberView | None:
+        """Return the selected teammate; if there is none, tell the person why."""
+        if self.mate is None:
+            self.top.tell(self.no_mate)
+        return self.mate
 
     def able(self) -> bool:
         """Return whether teamd takes requests; if not, tell the person."""
@@ -177,8 +266,7 @@ class Face(Screen[None]):
         Args:
             failed: whether a failed teammate counts as running.
         """
-        mate = self.mate
-        if mate is None or not self.able():
+        if not self.able() or (mate := self.chosen_mate()) is None:
             return None
         ended = _ENDED.get(mate.member.status)
         if ended is None or (failed and mate.member.status is Status.FAILED):
@@ -188,11 +276,10 @@ class Face(Screen[None]):
         return None
 
     def action_send(self) -> None:
-        if (mate := self.mate) is not None:
+        if self.may() and (mate := self.chosen_mate()) is not None:
+            field = Field("Text", parse=needed)
             self.fill(
-                f"Send to {mate.name}",
-                ("Text",),
-                lambda text: self.top.do(lambda actions: actions.send(mate.name, text)),
+                f"Send to {mate.name}", [field], lambda actions, text: actions.send(mate.name, text)
             )
 
     def action_shut_down(self) -> None:
@@ -211,10 +298,11 @@ class Face(Screen[None]):
         """Interrupt the teammate's turn."""
         if (mate := self.find_running()) is not None:
             idle = mate.state == Status.IDLE
+            hint = "it is idle, and reads this now" if idle else "it reads this next; may be empty"
             self.fill(
                 f"Interrupt {mate.name}",
-                ("It is idle; text that it reads now" if idle else _NEXT,),
-                lambda text: self.top.do(lambda actions: actions.interrupt(mate.name, text)),
+                [Field("Text", hint)],
+                lambda actions, text: actions.interrupt(mate.name, text),
             )
 
     def action_pause(self) -> None:
@@ -236,10 +324,11 @@ class Face(Screen[None]):
             used = "?" if mate.account is None else output.cost(mate.account)
             self.fill(
                 f"Raise the limits of {mate.name}, which has used {used}",
-                ("USD more (may be empty)", "tokens more (may be empty)"),
-                lambda usd, tokens: self.top.do(
-                    lambda actions: actions.resume(mate.name, **_more(usd, tokens))
-                ),
+                [
+                    Field("USD more", "may be empty", partial(_number, float)),
+                    Field("Tokens more", "may be empty", partial(_number, int)),
+                ],
+                lambda actions, usd, tokens: actions.resume(mate.name, **_more(usd, tokens)),
             )
 
     def action_approve(self) -> None:
@@ -270,12 +359,14 @@ class Face(Screen[None]):
                 TextDialog(title, asked.content, answers), lambda key: self._answer(ask, key)
             )
 
-    def action_turn_focus(self) -> None:
-        """Focus the next list that is not empty."""
+    def action_turn_focus(self, by: int) -> None:
+        """Focus the next list that is not empty, or the one before."""
         there = [self.body, *(one for one in self.query(RowList) if one is not self.body)]
         filled = [one for one in there if one is self.body or one.height]
         at = next((n for n, one in enumerate(filled) if one.has_focus), -1)
-        self.set_focus(filled[(at + 1) % len(filled)])  # not deferred: the key may be pressed again
+        self.set_focus(
+            filled[(at + by) % len(filled)]
+        )  # not deferred: the key may be pressed again
 
     def action_copy(self) -> None:
         """Copy the selected request or row, or all rows."""
@@ -285,19 +376,32 @@ class Face(Screen[None]):
     def action_filter(self) -> None:
         """Show the filter field with the current filter."""
         field = self.query_one("#filter", Input)
-        field.value = self.top.filters.get(self.view, "")
+        field.value = self.top.filters.get(self._filter, "")
         field.display = True
-        field.focus()
+        self.set_focus(field)  # not deferred: the next key belongs to it
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input.display:
-            self.top.filters[self.view] = event.value
-            self.show(self._rows)
+            self.top.filters[self._filter] = event.value
+            self.draw()
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.input.display = False
+    def on_input_submitted(self) -> None:
         self.body.focus()
+
+    def on_input_blurred(self, event: Input.Blurred) -> None:
+        event.input.display = False
         self.draw()
+
+    def action_clear(self) -> None:
+        """Clear the filter, or go back without one."""
+        if self.top.filters.pop(self._filter, "") or self.query_one("#filter", Input).display:
+            self.body.focus()
+            self.draw()
+        else:
+            self.go_back()
+
+    def go_back(self) -> None:
+        """Go back to the screen before, if there is one."""
 
     def action_keys(self) -> None:
         keys = {key: what for key, _, what in self.top.keys_of(self)}
@@ -319,32 +423,38 @@ class Face(Screen[None]):
         elif key == "r":
             self.fill(
                 f"Reject the {drawing.kind_of(ask)} of {asked.asker}",
-                ("Reason",),
-                lambda why: self.top.do(
-                    lambda actions: actions.answer(asked.id, why, approve=False)
-                ),
+                [Field("Reason", "may be empty")],
+                lambda actions, why: actions.answer(asked.id, why, approve=False),
             )
 
     def _chosen_ask(self) -> OpenRequest | None:
         asks = {one.approval.id: one for one in self.top.seen.waiting}
         return asks.get(self.asks.key or "")
 
+    @property
+    def _filter(self) -> tuple[type, str]:
+        return type(self), self.tab
+
     def _filtered(self) -> str:
-        wanted = self.top.filters.get(self.view)
-        return f"filter: {wanted} (/ changes it)" if wanted else ""
+        wanted = self.top.filters.get(self._filter)
+        return f"filter: {wanted} (/ changes it, Esc clears it)" if wanted else ""
 
 
-def _more(usd: str, tokens: str) -> dict[str, float]:
+def needed(text: str) -> str:
+    """Return the text of a field that must not be empty."""
+    if not text.strip():
+        raise TeamError("it is empty; type a text")
+    return text
+
+
+def _more(usd: float | None, tokens: float | None) -> dict[str, float]:
     """Return the amounts that were typed."""
-    typed: tuple[tuple[str, str, type[int | float]], ...] = (
-        ("usd", usd, float),
-        ("tokens", tokens, int),
-    )
-    return {unit: _number(text, kind) for unit, text, kind in typed if text.strip()}
+    return {unit: most for unit, most in (("usd", usd), ("tokens", tokens)) if most is not None}
 
 
-def _number(text: str, kind: type[int | float]) -> float:
+def _number(kind: type[int | float], text: str) -> float | None:
+    typed = text.strip().removeprefix("$")
     try:
-        return kind(text.strip().removeprefix("$"))
+        return kind(typed) if typed else None
     except ValueError as error:
-        raise TeamError(f"{text!r} is no number; nothing was changed") from error
+        raise TeamError(f"{typed!r} is not a number; type one such as 5, or nothing") from error

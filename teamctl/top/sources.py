@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -18,9 +17,10 @@ from teamctl.render import output
 from teamctl.render.layout import Layout
 from teamctl.render.transcript_view import TranscriptView
 from teamctl.tail import GrowingFile
+from teamctl.top.team_tabs import Listing
 from teamctl.top.widgets import MOST, Row
-from teamd.board.files import TaskFiles
-from teamd.board.task import Task
+from teamd.board.files import read_all
+from teamd.board.task import TaskStatus
 from teamd.copies import record
 from teamd.errors import NotAMessage, TeamError
 from teamd.files import files, lines
@@ -41,10 +41,12 @@ class Tab:
 
     Attributes:
         read: returns the current rows; raises a `TeamError` if the files cannot be read.
+        empty: the sentence that an empty tab shows: why it is empty, and what fills it.
         live: whether changed files update it; otherwise it is read once, when opened.
     """
 
-    read: Callable[[], list[Row]]
+    read: Callable[[], list[Row] | Listing]
+    empty: str
     live: bool = True
 
 
@@ -65,7 +67,7 @@ def transcript_tab(paths: TeamPaths, name: str) -> Tab:
             grown.add(view.show(name, entry))
         return [*grown.rows, *under_way()]
 
-    return Tab(read)
+    return Tab(read, f"{name} has no conversation yet; mail begins it: s sends some")
 
 
 def log_tab(paths: TeamPaths, name: str) -> Tab:
@@ -75,7 +77,7 @@ def log_tab(paths: TeamPaths, name: str) -> Tab:
         grown.add(map(_entry, grown.lines()))
         return list(grown.rows)
 
-    return Tab(read)
+    return Tab(read, f"{name} has no log yet; its process writes one once it runs")
 
 
 def mail_tab(paths: TeamPaths, name: str) -> Tab:
@@ -94,20 +96,21 @@ def mail_tab(paths: TeamPaths, name: str) -> Tab:
                 grown.add(_shown(message, "delivered"))
         return [*grown.rows, *(Row(f"waits {n}", line) for n, line in enumerate(waiting()))]
 
-    return Tab(read)
+    return Tab(read, f"{name} has got no mail yet; s sends some")
 
 
 def tasks_tab(paths: TeamPaths, name: str) -> Tab:
     """Return the tasks of a teammate, then those without an owner."""
-    board = TaskFiles(paths)
 
-    def read() -> list[Row]:
-        tasks = board.read().by_id.values()
-        own = [task for task in tasks if task.is_of(name)]
-        free = [task for task in tasks if not task.owner]
-        return [_task(task) for task in (*own, *free)] or [_said("no tasks for it")]
+    def read() -> Listing:
+        tasks = read_all(paths)
+        shown = [one for one in tasks.by_id.values() if one.status is not TaskStatus.DELETED]
+        own = [task for task in shown if task.is_of(name)]
+        free = [task for task in shown if not task.owner]
+        return Listing.of_tasks([*own, *free], tasks)
 
-    return Tab(read)
+    hint = f'`teamctl task add "…" --owner {name}` makes one'
+    return Tab(read, paths.add_team_option(f"no tasks for {name}; {hint}"))
 
 
 def diff_tab(paths: TeamPaths, name: str) -> Tab:
@@ -122,9 +125,9 @@ def diff_tab(paths: TeamPaths, name: str) -> Tab:
             return [_said(str(error))]
         with opened_diff(paths, copy) as file:
             found = [line.decode("utf-8", "replace").rstrip("\n") for line in islice(file, MOST)]
-        return [_change(n, line) for n, line in enumerate(found)] or [_said("nothing was changed")]
+        return [_change(n, line) for n, line in enumerate(found)]
 
-    return Tab(read, live=False)
+    return Tab(read, f"{name} has changed nothing in its working copy", live=False)
 
 
 class _Grown:
@@ -140,7 +143,6 @@ class _Grown:
         """Yield the lines added since the last call."""
         if self._file is None:  # opened here, in the reading thread
             self._file = GrowingFile(self._path, _start_of_last(self._path))
-            weakref.finalize(self, self._file.close)  # when the tab is closed
         return self._file.lines()
 
     def add(self, shown: Iterable[str | Text]) -> None:
@@ -178,12 +180,6 @@ def _shown(message: Message, state: str) -> Iterator[Text]:
     yield Text.assemble((" ".join(output.plain(head).split()), "bold cyan"), f" {state}")
     for line in output.plain(message.content).splitlines():
         yield Text(f"  {line}")
-
-
-def _task(task: Task) -> Row:
-    owner = task.owner or "nobody"
-    text = output.plain(f"{task.id:>4}  {task.status:12} {owner:12} {task.subject}")
-    return Row(task.id, Text(" ".join(text.split("\n"))))
 
 
 def _change(number: int, line: str) -> Row:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
 from rich.style import Style
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.events import Key, Resize
 from textual.geometry import Region, Size
 from textual.screen import ModalScreen
@@ -46,7 +47,7 @@ class Row:
         """Return the rendered screen lines of the row."""
         if self._width != width:
             console = view.app.console
-            parts = self.text.wrap(console, width) if view.wrapped else [self.text]
+            parts = self.text.wrap(console, width)  # a line of a table is cut
             self._drawn = [Strip(part.render(console)) for part in parts]
             self._width = width
         return self._drawn
@@ -57,7 +58,6 @@ class RowList(ScrollView, can_focus=True):
 
     Args:
         chosen: whether there is a cursor.
-        wrapped: whether long lines are wrapped rather than cut off.
         following: whether a list that shows its end scrolls on with new rows.
     """
 
@@ -71,12 +71,9 @@ class RowList(ScrollView, can_focus=True):
         ("end,G", "edge(1)", "last"),
     ]
 
-    def __init__(
-        self, *, name: str, chosen: bool = False, wrapped: bool = False, following: bool = False
-    ) -> None:
+    def __init__(self, *, name: str, chosen: bool = False, following: bool = False) -> None:
         super().__init__(id=name)
         self.chosen = chosen
-        self.wrapped = wrapped
         self._following = following
         self._rows: list[Row] = []
         self._strips: list[Strip] = []
@@ -228,40 +225,89 @@ _STYLE: Final = """
 """
 
 
-class Form(ModalScreen[list[str] | None]):
-    """A form of text fields; returns their values, or `None` if the person cancels.
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a form.
 
-    Args:
-        fields: the labels.
-        given: the initial values.
+    Attributes:
+        label: names it, in errors too.
+        hint: shown while the field is empty, such as its default.
+        parse: returns the value of the typed text, or raises a `TeamError`.
     """
 
-    DEFAULT_CSS: ClassVar[str] = _STYLE.format("Form")
-    BINDINGS: ClassVar[list[BindingType]] = [("escape", "cancel", "leave it")]
+    label: str
+    hint: str = ""
+    parse: Callable[[str], Any] = str
 
-    def __init__(self, title: str, *fields: str, given: Sequence[str] = ()) -> None:
+
+class Form(ModalScreen[list[Any] | None]):
+    """A form of text fields; returns their values, or `None` if the person cancels.
+
+    It stays open while a field is wrong, and names that field.
+
+    Args:
+        fields: the fields from top to bottom.
+        given: their initial texts.
+    """
+
+    DEFAULT_CSS: ClassVar[str] = (
+        _STYLE.format("Form")
+        + "Form Horizontal { height: 1; } Form Horizontal Static { width: auto; }"
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("escape", "cancel", "cancel"),
+        ("up", "app.focus_previous", "field before"),
+        ("down", "app.focus_next", "next field"),
+    ]
+
+    def __init__(self, title: str, fields: Sequence[Field], given: Sequence[str] = ()) -> None:
         super().__init__()
         self._title = title
         self._fields = fields
-        self._given = (*given, *("" for _ in fields[len(given) :]))
+        self._given = given or [""] * len(fields)
 
     def compose(self) -> ComposeResult:
+        wide = max(len(field.label) for field in self._fields) + 2
         with Vertical():
             yield Static(Text(self._title, style="bold"))
             for field, given in zip(self._fields, self._given, strict=True):
-                yield Static(Text(field))
-                yield Input(given, compact=True)
-            yield Static(Text("Enter: next, and done behind the last   Esc: leave it"))
+                with Horizontal():
+                    yield Static(Text(field.label.ljust(wide)))
+                    yield Input(given, placeholder=field.hint, compact=True)
+            yield Static(id="wrong")
+            enter = "next or done" if self._fields[1:] else "done"
+            yield Static(Text(f"Enter: {enter}   Esc: cancel"))
+
+    @property
+    def texts(self) -> list[str]:
+        """The typed texts."""
+        return [one.value for one in self.query(Input)]
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Check this field and go to the next one; in the last one check all, and end."""
         inputs = list(self.query(Input))
-        if event.input is inputs[-1]:
-            self.dismiss([one.value for one in inputs])
+        at = inputs.index(event.input)
+        last = at == len(inputs) - 1
+        values = []
+        for number in range(len(inputs)) if last else [at]:
+            field = self._fields[number]
+            try:
+                values.append(field.parse(inputs[number].value))
+            except TeamError as error:
+                self._say(f"{field.label}: {error.for_person()}")
+                self.set_focus(inputs[number])
+                return
+        self._say("")
+        if last:
+            self.dismiss(values)
         else:
-            inputs[inputs.index(event.input) + 1].focus()
+            self.set_focus(inputs[at + 1])  # not deferred: the next key belongs to it
 
     def action_cancel(self) -> None:
         self.dismiss(None)
+
+    def _say(self, wrong: str) -> None:
+        self.query_one("#wrong", Static).update(Text(wrong, style="red"))
 
 
 class Confirm(ModalScreen[bool]):
@@ -290,7 +336,6 @@ class TextDialog(ModalScreen[str | None]):
         answers: the keys that close the dialog, with their descriptions.
     """
 
-    DEFAULT_CSS: ClassVar[str] = "Page Static { height: 1; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         ("escape,q", "leave", "go back"),
         ("y", "copy", "copy"),
@@ -305,7 +350,7 @@ class TextDialog(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         keys = "  ".join(f"{key} {what}" for key, what in self._answers.items())
         yield Static(Text(self._title, style="bold"))
-        yield RowList(name="page", wrapped=True)
+        yield RowList(name="page")
         yield Static(Text(f"{keys}  y copy  Esc back".strip()))
 
     def on_mount(self) -> None:

@@ -127,23 +127,18 @@ def _text(project: Project, name: str) -> str:
     return (project.folder / name).read_text()
 
 
-def drawn(window: Multiplexer, columns: int, heading: list[str]) -> bool:
-    """Return whether the screen is drawn for this width: its last line and its columns fit it."""
-    lines = window.shown.splitlines()
-    last = "keys" if columns > 40 else "a approve"
-    return last in lines[-1] and lines[2].split()[:2] == heading
-
-
 @pytest.mark.tmux
-def test_a_frozen_top_delays_no_delivery(project: Project) -> None:
+@pytest.mark.parametrize("keys", [("Enter", "Right"), ("Left",)], ids=["teammate", "team"])
+def test_a_frozen_top_delays_no_delivery(project: Project, keys: tuple[str, ...]) -> None:
     """Otherwise a lock that top holds would be held as long as it is stopped."""
     project.start()
     project.do("teamctl", "spawn", "alice", "coder", "Wait.")
     project.wait_for("alice", "idle", turns=1)
     with opened(project, "exec teamctl top") as window:
-        window.sees("a approve")
-        window.press("Enter", "Right")
+        window.sees("s send")
+        window.press(*keys)
         window.sees("[Mail]")
+        window.sees("delivered")
         os.kill(window.process, signal.SIGSTOP)
         try:
             for text in ("one", "two", "three"):
@@ -152,6 +147,54 @@ def test_a_frozen_top_delays_no_delivery(project: Project) -> None:
             os.kill(window.process, signal.SIGCONT)
         window.sees("three")
         window.press("q")
+
+
+@pytest.mark.tmux
+def test_a_person_turns_through_the_tabs_and_filters(project: Project) -> None:
+    project.start()
+    project.do("teamctl", "spawn", "alice", "coder", "Wait.")
+    project.wait_for("alice", "idle", turns=1)
+    with opened(project, "exec teamctl top") as window:
+        window.sees("Enter look")
+        window.press("Right")
+        window.sees('no tasks; `teamctl task add "…"` makes one')
+        project.do("teamctl", "task", "add", "Write the parser", "--role", "writer")
+        window.sees("Write the parser")
+        window.sees("task 1 waits for a writer, and there is none;")
+        window.press("/")
+        window.type("lexer")
+        window.sees("nothing here contains 'lexer'; Esc clears the filter")
+        window.press("Escape")
+        window.sees("Write the parser")
+        for text in ("the queue is empty; `teamctl queue add NAME` adds to it", "total", "Wait."):
+            window.press("Right")
+            window.sees(text)
+        for columns, lines in ((60, 20), (40, 12), (160, 50)):
+            window.resize(columns, lines)
+            wait_until(lambda lines=lines: fitted(window, lines), what=f"{columns}x{lines}")  # type: ignore[misc]
+            window.sees("Wait.")
+        window.press("q")
+
+
+@pytest.mark.tmux
+def test_the_spawn_form_fits_a_narrow_window(project: Project) -> None:
+    project.start()
+    with opened(project, "exec teamctl top", size=(60, 20)) as window:
+        window.sees("nobody is in the team yet; n spawns a teammate")
+        window.press("n")
+        window.sees("Working copy  no, or as before")
+        window.press("Enter")
+        window.sees("Name: it is empty; type a text")
+        assert "Enter: next or done   Esc: cancel" in window.shown
+        window.press("Escape")
+        window.misses("Working copy")
+        window.press("q")
+
+
+def fitted(window: Multiplexer, lines: int) -> bool:
+    """Return whether the keys are on the last line, and the tabs on the third or second."""
+    shown = window.shown.splitlines()
+    return len(shown) == lines and "q quit" in shown[-1] and "[Mail]" in "".join(shown[1:3])
 
 
 @pytest.mark.parametrize("term", ["xterm", "dumb"])
@@ -177,7 +220,7 @@ def test_without_colors_words_show_names_and_states(
     project.enlist("bob", status="failed")
     project.environment.update(settings)
     terminal = opened_top(project)
-    terminal.sees("a approve")
+    terminal.sees("s send")
     terminal.sees("failed")
     terminal.type(b"y")
     terminal.sees("copied 1 line")
@@ -212,7 +255,7 @@ def test_the_first_screen_does_not_load_textual(project: Project) -> None:
 def test_signals_end_top_and_restore_the_terminal(project: Project) -> None:
     project.enlist("alice")
     terminal = opened_top(project)
-    terminal.sees("a approve")
+    terminal.sees("s send")
     os.kill(terminal.process.pid, signal.SIGTERM)
     assert ended(terminal) == 0
     wait_until(lambda: b"\x1b[?1049l" in terminal.raw, what="the screen is left")

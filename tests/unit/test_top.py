@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,21 +11,12 @@ import pytest
 
 from teamctl.top.screens import MateScreen, TeamScreen
 from teamd.approvals.approval import Approval, Verdict
-from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import LEAD
 from tests.unit.screen import Shown, add, approvals, ask, shown
 
 ATTACK = "\x1b]0;gone\x07\x1b[2J [red]x[/red] \u202egnp.exe"
-
-
-@pytest.fixture
-def supervising(paths: TeamPaths) -> Iterator[ExitStack]:
-    """Register this process as the running teamd until the stack is closed."""
-    with ExitStack() as claimed:
-        claimed.callback(os.close, pidfile.claim(paths))
-        yield claimed
 
 
 def status(paths: TeamPaths, asked: Approval) -> Verdict:
@@ -254,7 +243,7 @@ def test_limits_are_raised_by_numbers_only(paths: TeamPaths) -> None:
         screen.press("m")
         screen.sees("Raise the limits of alice")
         screen.press("enter", "x", "enter")
-        screen.sees("is no number; nothing was changed")
+        screen.sees("Tokens more: 'x' is not a number")
 
 
 @pytest.mark.usefixtures("supervising")
@@ -262,7 +251,7 @@ def test_an_idle_teammate_is_interrupted_by_a_text_only(paths: TeamPaths) -> Non
     add(paths, "alice")
     with shown(paths) as screen:
         screen.press("i")
-        screen.sees("It is idle; text that it reads now")
+        screen.sees("it is idle, and reads this now")
 
 
 @pytest.mark.slow
@@ -298,7 +287,7 @@ def test_the_palette_lists_the_actions_by_name(paths: TeamPaths) -> None:
     with shown(paths) as screen:
         screen.press("colon")
         screen.write("spawn a teammate")
-        screen.sees("Task")
+        screen.sees("Working copy")
 
 
 def test_y_copies_the_selection(paths: TeamPaths) -> None:
@@ -342,6 +331,10 @@ def test_viewing_changes_no_file(paths: TeamPaths) -> None:
     paths.transcript("alice").write_text('{"record": "note", "time": 1.0, "text": "hm"}\n')
     before = files_in(paths.home)
     with shown(paths) as screen:
+        for tab in ("Team", "Board", "Queue", "Usage", "Mail"):
+            screen.sees(f"[{tab}]")
+            screen.press("right")
+        screen.sees("[Team]")
         screen.press("enter")
         for tab in ("Transcript", "Mail", "Log", "Tasks", "Diff"):
             screen.sees(f"[{tab}]")

@@ -33,7 +33,7 @@ def status(paths: TeamPaths, asked: Approval) -> Verdict:
     return found.status
 
 
-@pytest.mark.parametrize(("size", "rows"), [((40, 12), 7), ((80, 12), 8), ((40, 16), 8)])
+@pytest.mark.parametrize(("size", "rows"), [((40, 12), 6), ((80, 12), 7), ((40, 17), 8)])
 def test_a_low_screen_gives_its_lines_to_the_members_and_names_the_hidden_parts(
     paths: TeamPaths, size: tuple[int, int], rows: int
 ) -> None:
@@ -66,7 +66,7 @@ def test_a_usual_screen_shows_the_notes_at_once(paths: TeamPaths, size: tuple[in
         screen.sees("gus is paused by the person; `teamctl resume gus`")
         assert screen.lines[0] == "project · 8 members · no teamd runs"
         assert screen.lines[1] == "1 waits for you"
-        assert [line.split()[0] for line in screen.lines[4:12]] == ALL_EIGHT
+        assert [line.split()[0] for line in screen.lines[5:13]] == ALL_EIGHT
         assert "and the end" in screen.text
 
 
@@ -82,11 +82,11 @@ def test_a_low_screen_with_enough_room_hides_nothing(paths: TeamPaths) -> None:
 def test_a_low_screen_shows_a_note_that_fits_whole(paths: TeamPaths) -> None:
     add(paths, *ALL_EIGHT[:-1])
     add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
-    with shown(paths, size=(40, 13)) as screen:
+    with shown(paths, size=(40, 14)) as screen:
         screen.sees("Tab 2 notes")
         last = " ".join(screen.lines[-3:-1])
         assert last == "gus is paused by the person; `teamctl resume gus` lets it go on"
-        assert [line.split()[0] for line in screen.lines[2:10]] == ALL_EIGHT
+        assert [line.split()[0] for line in screen.lines[3:11]] == ALL_EIGHT
 
 
 def test_the_ends_of_the_list_are_one_key_away(paths: TeamPaths) -> None:
@@ -135,7 +135,12 @@ def test_keys_for_a_teammate_do_nothing_in_an_empty_team(paths: TeamPaths) -> No
     paths.config.write_text(json.dumps({"team_name": "project", "members": []}))
     with shown(paths) as screen:
         screen.sees("no request waits for you")
-        screen.press("s", "x", "i", "p", "m", "down", "enter", "e", "r", "a", "1")
+        screen.press("s")
+        screen.until(
+            lambda: screen.text.count("nobody is in the team yet; n spawns") == 2,
+            what="both the list and the answer to the key say so",
+        )
+        screen.press("x", "i", "p", "m", "down", "enter", "e", "r", "a", "1")
         assert type(screen.top.screen) is TeamScreen
         rows = screen.top.screen.query_one("#asks", RowList)
         assert (rows.key, rows.shows_whole("gone"), rows.height) == (None, False, 0)

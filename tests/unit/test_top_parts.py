@@ -13,6 +13,7 @@ import pytest
 from teamctl.top import drawing
 from teamctl.top.app import PAUSE_SECONDS
 from teamctl.top.sources import TABS, Tab, log_tab, mail_tab, tasks_tab, transcript_tab
+from teamctl.top.team_tabs import Listing
 from teamctl.top.widgets import MOST
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
@@ -26,7 +27,9 @@ _REPLY = '{"record": "reply", "time": 1.0, "content": [{"type": "text", "text": 
 
 
 def texts(source: Tab) -> list[str]:
-    return [row.text.plain for row in source.read()]
+    found = source.read()
+    lines = found.table.lines(100)[1:] if isinstance(found, Listing) else [r.text for r in found]
+    return [line.plain.rstrip() for line in lines]
 
 
 @pytest.mark.parametrize("width", range(24, 200, 11))
@@ -35,10 +38,11 @@ def test_lines_fit_the_screen_and_keep_name_and_status(paths: TeamPaths, width: 
     ask(paths, "bob", "make " + "x" * 300)
     lines = drawing.first_screen(OverviewReader(paths).read(), width)
     assert max(line.cell_len for line in lines) <= width
-    title, waiting, asked, header, *rows = (line.plain for line in lines)
+    title, waiting, asked, tabs, header, *rows = (line.plain for line in lines)
     assert title.startswith("project")
     assert waiting == "1 waits for you"
     assert asked.startswith("bob ")
+    assert tabs.startswith("[Team]")
     assert header.split()[0] == "NAME"
     assert "STATUS" in header
     assert [row.split()[0][:4] for row in rows] == ["a-ra", "bob"]
@@ -110,9 +114,10 @@ def test_waiting_mail_is_shown_and_not_taken(paths: TeamPaths) -> None:
 
 def test_the_tasks_of_a_teammate_come_first(paths: TeamPaths) -> None:
     add(paths, "alice")
-    assert texts(tasks_tab(paths, "alice")) == ["no tasks for it"]
-    for number, owner in (("1", ""), ("2", "alice"), ("3", "bob")):
+    assert texts(tasks_tab(paths, "alice")) == []
+    for number, owner in (("1", ""), ("2", "alice"), ("3", "bob"), ("4", "")):
         task = {"subject": f"for {owner or 'anybody'}", "owner": owner}
+        task["status"] = "deleted" if number == "4" else "pending"
         paths.task(number).write_text(json.dumps(task))
     assert [line.split()[-1] for line in texts(tasks_tab(paths, "alice"))] == ["alice", "anybody"]
 
@@ -146,7 +151,7 @@ def test_the_screen_never_contradicts_the_roster(paths: TeamPaths, changes: int)
 
 
 def rows(screen: Shown) -> set[tuple[str, str, str]]:
-    header, *lines = screen.lines[2:]
+    header, *lines = screen.lines[3:]
     at = header.index("TURNS")
     words = [(line.split(), line[at : at + 5].strip()) for line in lines[:4]]
     return {(found[0], found[2], turns) for found, turns in words}
