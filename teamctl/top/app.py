@@ -169,7 +169,7 @@ class Top(App[None]):
             if issubclass(kind, Face):
                 for binding in kind.BINDINGS:
                     match binding:
-                        case (key, action, what) if what:
+                        case (key, action, what) | Binding(key, action, what) if what:
                             yield _SIGNS.get(key, key), action, what
         yield ":", "app.command_palette", "all of this by name"
 

@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from rich.text import Text
+from textual.actions import SkipAction
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
@@ -66,7 +67,8 @@ class Face(Screen[None]):
         ("left,h", "turn(-1)", "tab before"),
         ("tab", "turn_focus(1)", "go to the requests, the notes, and back to the list"),
         ("shift+tab", "turn_focus(-1)", "the same backwards"),
-        ("slash", "filter", "filter the list; Esc clears the filter"),
+        # At once, so that no key that follows quickly acts on a teammate.
+        Binding("slash", "filter", "filter the list; Esc clears the filter", priority=True),
         ("y", "copy", "copy the request or row that is chosen, or what is shown"),
         ("question_mark", "keys", "show these keys"),
     ]
@@ -376,6 +378,8 @@ class Face(Screen[None]):
     def action_filter(self) -> None:
         """Show the filter field with the current filter."""
         field = self.query_one("#filter", Input)
+        if self.focused is field:
+            raise SkipAction  # the field takes the key
         field.value = self.top.filters.get(self._filter, "")
         field.display = True
         self.set_focus(field)  # not deferred: the next key belongs to it

@@ -11,7 +11,7 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.events import Key, Resize
+from textual.events import Key, Paste, Resize
 from textual.geometry import Region, Size
 from textual.screen import ModalScreen
 from textual.scroll_view import ScrollView
@@ -225,6 +225,13 @@ _STYLE: Final = """
 """
 
 
+class FormInput(Input):
+    """A field of one line; pasted lines are joined, where `Input` would drop all but the first."""
+
+    def on_paste(self, event: Paste) -> None:
+        event.text = " ".join(event.text.splitlines())
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A field of a form.
@@ -273,7 +280,7 @@ class Form(ModalScreen[list[Any] | None]):
             for field, given in zip(self._fields, self._given, strict=True):
                 with Horizontal():
                     yield Static(Text(field.label.ljust(wide)))
-                    yield Input(given, placeholder=field.hint, compact=True)
+                    yield FormInput(given, placeholder=field.hint, compact=True)
             yield Static(id="wrong")
             enter = "next or done" if self._fields[1:] else "done"
             yield Static(Text(f"Enter: {enter}   Esc: cancel"))
