@@ -25,8 +25,9 @@ from teamd.overview.overview import OverviewReader
 def command(choice: TeamOptions, *, readonly: bool, mouse: bool) -> None:
     """Show the team on the whole screen: the requests for you, and the work of each teammate.
 
-    Answer requests with `a` and `r`, look at a teammate with Enter; `?` shows all keys. Without a
-    terminal, it prints the output of `teamctl team`.
+    Answer requests with `a` and `r`, look at a teammate with Enter; `?` shows all keys. The left
+    and right arrows change the tab: members, board, queue, usage and mail. Without a terminal, it
+    prints the output of `teamctl team`.
 
     It needs textual, from the extra teamd[top].
     """

@@ -203,7 +203,9 @@ class Face(Screen[None]):
     def show(self, rows: Sequence[Row]) -> None:
         """Show the rows that match the filter; an empty list says why it is empty."""
         wanted = self.top.filters.get(self._filter, "")
-        found = [row for row in rows if wanted.lower() in row.text.plain.lower()]
+        found = rows
+        if wanted:
+            found = [row for row in rows if wanted.lower() in row.text.plain.lower()]
         if found:
             why = ""
         elif rows:
