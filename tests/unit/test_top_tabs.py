@@ -141,6 +141,26 @@ def test_enter_shows_all_of_a_row(paths: TeamPaths) -> None:
         screen.sees("bob · tester")
 
 
+@pytest.mark.parametrize("size", [(80, 24), (40, 12)])
+def test_untrusted_text_is_not_interpreted_in_a_tab(
+    paths: TeamPaths, size: tuple[int, int]
+) -> None:
+    attack = "\x1b[2J [red]x[/red] \u202egnp.exe"
+    add(paths, "alice")
+    paths.task("1").write_text(json.dumps({"subject": attack, "description": attack}))
+    entry = Entry(id="q1", teammate=attack, commit="c" * 40, why=attack)
+    paths.queue.write_bytes(Entries((entry,), 1).encode())
+    Mailbox(paths, "alice").put(Message(sender="bob", to="alice", content=attack))
+    with shown(paths, size=size) as screen:
+        for tab in ("Board", "Queue", "Mail"):
+            open_tab(screen, tab)
+            screen.sees("Enter all of it")
+            for key in ("enter", "escape"):
+                assert not {"\x1b", "\u202e"} & set(screen.text)
+                screen.press(key)
+                screen.sees("[red]x[/red]" if key == "enter" else f"[{tab}]")
+
+
 def test_two_equal_messages_without_ids_are_two_rows(paths: TeamPaths) -> None:
     add(paths, "bob")
     paths.inbox("bob").write_text('{"from": "ci", "content": "again"}\n' * 2)
