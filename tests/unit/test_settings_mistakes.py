@@ -10,6 +10,7 @@ import tomli_w
 
 from teamd.errors import SettingsError
 from teamd.settings import kinds, load, parse
+from teamd.settings.known_tools import list_guarded
 from teamd.settings.schema import Limits
 
 ALICE = '[[teammate]]\nname = "alice"\nrole = "coder"\nprompt = "work"\n'
@@ -208,7 +209,7 @@ OTHER_TOOL = "leave it out, or change tool"
         ({"tool": "bsh"}, 'tool "bsh" is not a tool; did you mean bash?'),
         ({"command": "git push; ls"}, f"command {ONE_COMMAND}"),
         ({"command": "git 'push"}, "command has a quote that is not closed; close it"),
-        ({"path": "docs/**"}, f"path is for read_file, write_file, edit_file; {OTHER_TOOL}"),
+        ({"path": "docs/**"}, f"path is for {', '.join(list_guarded('path'))}; {OTHER_TOOL}"),
         (
             {"tool": "*_file", "command": "x"},
             f"command is for bash and background_run; {OTHER_TOOL}",

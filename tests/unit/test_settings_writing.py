@@ -76,7 +76,8 @@ def refusal(old: bytes, mate: Teammate, file: Path) -> tuple[str, ...]:
 
 def test_the_repositorys_team_toml_is_the_output_of_init() -> None:
     repository = Path(__file__).parents[2]
-    assert (repository / "team.toml").read_text(encoding="utf-8") == init_text()
+    text = (repository / "team.toml").read_text(encoding="utf-8")
+    assert text == init_text(), "`rm team.toml; teamctl init` writes it anew"
 
 
 def test_the_example_loads_and_changes_nothing(file: Path, defaults: Settings) -> None:
