@@ -157,6 +157,15 @@ def test_tasks_are_added_claimed_and_moved(view: Browser, work: Project) -> None
     wait_until(partial(is_in, view, work, "completed"), what="the mouse moves it as well")
 
 
+# Loses the answer to each action until `window.kept` is restored.
+LOSE_ANSWERS: Final = """
+window.kept = window.fetch;
+window.fetch = async (address, facts) => {
+  const found = await window.kept(address, facts);
+  if (facts?.method === 'POST') throw new TypeError('the answer is lost');
+  return found;
+};
+"""
 # Drags the first task to a column, as the mouse does.
 DRAG: Final = """
 const fire = (target, kind, dataTransfer) =>
@@ -182,11 +191,29 @@ def test_a_comment_on_a_line_becomes_mail(view: Browser, work: Project) -> None:
     view.find(".diff textarea").send_keys("Why a second one?")
     view.press("Keep the comment")
     view.see("Why a second one?")
+    view.run(LOSE_ANSWERS)
     view.press("Send 1 comment")
+    view.see("the answer is lost")
+    view.run("window.fetch = window.kept")
+    view.press("Send 1 comment")  # the first mail has arrived, so this is a repeat
     view.see("sent as mail")
     wait_until(lambda: "Why a second one?" in str(work.records("ann", "mail")), what="ann reads it")
+    view.go("mail/Why a second one?")
+    view.see("1 message")
     assert "a.txt, line 2: `+and a second line`" in str(work.records("ann", "mail"))
+    view.go("changes")
+    view.see("+and a second line")
     assert view.all(".remark") == []
+
+
+def test_a_later_change_of_the_same_file_is_shown(view: Browser, work: Project) -> None:
+    """The number of changed files stays the same; a turn hints at a change."""
+    view.go("changes")
+    view.see("+and a second line")
+    (work.paths.copy("ann") / "a.txt").write_text("one\nand another second line\n")
+    work.do("teamctl", "send", "ann", "Go on.")
+    view.see("+and another second line")
+    (work.paths.copy("ann") / "a.txt").write_text("one\nand a second line\n")
 
 
 def moments(page: Browser) -> list[str]:

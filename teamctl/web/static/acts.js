@@ -30,7 +30,7 @@ export async function attempt(work, silent = false) {
   }
 }
 
-export const doing = (what, facts) => attempt(() => act(what, facts));
+export const doing = (what, facts) => attempt(() => deliver(what, facts));
 
 // Show a dialog; return the text of the button that closed it, or an empty string.
 export function ask(title, content, words, kind = 'primary') {
@@ -84,20 +84,25 @@ export function form(label, fields, word, what, values, why = '') {
     const found = Object.fromEntries([...new FormData(sent)].map(([key, value]) => [key, value === 'on' ? true : value]));
     if (!await doing(what, values(found))) return;
     sent.reset();
-    before = '';
     sent.closest('dialog')?.close('');
   };
   return h('form', { onsubmit: send, 'aria-label': label }, fields, h('button.primary', off(why), word));
 }
 
-// A repeated message keeps its key, so that it arrives once.
-let key = '';
-let before = '';
+const keys = new Map(); // of the messages that are not known to have arrived, by their facts
 
+// A message keeps its key until the server has answered, so that a repeat after a lost answer arrives once.
 export function once(facts) {
   const text = JSON.stringify(facts);
-  if (text !== before) [key, before] = [crypto.randomUUID(), text];
-  return { ...facts, key };
+  if (!keys.has(text)) keys.set(text, crypto.randomUUID());
+  return { ...facts, key: keys.get(text) };
+}
+
+// Send an action; raises the server's refusal.
+export async function deliver(what, { key, ...facts }) {
+  const text = await act(what, { ...facts, key });
+  keys.delete(JSON.stringify(facts));
+  return text;
 }
 
 // Repeat a request after each change, one request at a time, and show the last answer.

@@ -1,7 +1,7 @@
 // The changes of the whole team as one diff, with comments that become mail; and the merge queue.
-import { act, get } from './api.js';
-import { attempt, confirmed, doing, form, latest, open } from './acts.js';
-import { button, card, empty, field, h, head, icon, segments } from './dom.js';
+import { get } from './api.js';
+import { attempt, confirmed, deliver, doing, form, latest, once, open, seldom } from './acts.js';
+import { button, card, empty, field, h, head, icon, segments, steady } from './dom.js';
 import { ago, many } from './format.js';
 import { files, parse } from './diff.js';
 import { who } from './overview.js';
@@ -11,31 +11,41 @@ const withCopies = (known) => (known.team?.members ?? []).filter((one) => known.
 const changed = (one) => Boolean(one.worktree?.ahead || one.worktree?.uncommitted);
 
 export function changes({ known, redraw }) {
-  const found = new Map();
+  const found = new Map(); // the answers by member, each with its parsed diff
   const notes = new Map(); // the comments that are not sent yet
+  const sections = new Map(); // a member's section is drawn again only for another version
   let opened = '';
-  let seen = '';
+  let edits = 0;
   let only = '';
+  // The diff of a member may be another one once its copy or its conversation has changed.
+  const state = (one) => JSON.stringify([one.worktree, known.sizes?.transcripts?.[one.name]]);
   const look = latest(async () => {
     for (const one of withCopies(known)) {
+      const now = state(one);
+      if (found.get(one.name)?.state === now) continue;
       const answer = await get('diff', { name: one.name }).catch((error) => ({ name: one.name, trouble: error.message }));
-      found.set(one.name, answer);
+      const last = found.get(one.name);
+      if (last && last.diff === answer.diff && last.trouble === answer.trouble) last.state = now;
+      else found.set(one.name, { ...answer, state: now, parsed: parse(answer.diff ?? '') });
       redraw();
     }
   }, redraw);
+  const pace = seldom(look, 2000);
+  const edit = () => { edits += 1; redraw(); };
+  look();
   const remarks = {
     open(key) {
       opened = key;
-      redraw();
+      edit();
       requestAnimationFrame(() => document.querySelector('.diff textarea')?.focus());
     },
     draw(key, place) {
       if (opened === key) return comment(key, place);
       const note = notes.get(key);
-      return note ? h('div.remark', { 'data-key': `note ${key}` }, h('span', {}, note.text), button('Edit', () => remarks.open(key)), button('Remove', () => { notes.delete(key); redraw(); })) : null;
+      return note ? h('div.remark', { 'data-key': `note ${key}` }, h('span', {}, note.text), button('Edit', () => remarks.open(key)), button('Remove', () => { notes.delete(key); edit(); })) : null;
     },
   };
-  const close = () => { opened = ''; redraw(); };
+  const close = () => { opened = ''; edit(); };
   const comment = (key, place) => {
     const keep = (event) => {
       event.preventDefault();
@@ -47,22 +57,24 @@ export function changes({ known, redraw }) {
   };
   const send = () => attempt(async () => {
     for (const [name, all] of group(notes)) {
-      await act('send', { to: name, key: crypto.randomUUID(), text: all.map(([, note]) => `${note.named}, line ${note.number}: \`${note.line}\`\n\n${note.text}`).join('\n\n') });
-      all.forEach(([key]) => notes.delete(key));
+      await deliver('send', once({ to: name, text: all.map(([, note]) => `${note.named}, line ${note.number}: \`${note.line}\`\n\n${note.text}`).join('\n\n') }));
+      all.forEach(([key, note]) => notes.get(key) === note && notes.delete(key)); // it may have been edited meanwhile
+      edit();
     }
-    redraw();
     return 'sent as mail';
   });
+  const drawn = (one) => {
+    const facts = [found.get(one.name), JSON.stringify(one.worktree), edits, known.may];
+    const kept = sections.get(one.name) ?? { draw: steady((now) => section(now, found.get(now.name), known, remarks)), version: 0, facts: [] };
+    if (facts.some((fact, n) => fact !== kept.facts[n])) sections.set(one.name, Object.assign(kept, { facts, version: kept.version + 1 }));
+    return kept.draw(kept.version, one);
+  };
   return {
-    told: () => false,
+    told: (part) => (part === 'copies' ? look() : pace.look()),
+    close: pace.close,
     draw() {
       const copies = withCopies(known);
-      const now = JSON.stringify(copies.map((one) => [one.name, one.worktree]));
-      if (now !== seen) {
-        seen = now;
-        look();
-      }
-      const names = copies.filter((one) => changed(one) || parse(found.get(one.name)?.diff ?? '').length).map((one) => one.name);
+      const names = copies.filter((one) => changed(one) || found.get(one.name)?.parsed.files.length).map((one) => one.name);
       if (only && !names.includes(only)) only = '';
       const shown = names.filter((name) => !only || name === only);
       return [
@@ -70,7 +82,7 @@ export function changes({ known, redraw }) {
           notes.size ? button([icon('send'), `Send ${many(notes.size, 'comment')}`], send, { class: 'primary' }) : null),
         !known.copies ? h('p.empty', {}, 'Loading …') : !copies.length ? card('', empty('Nobody has a working copy of their own.', 'A teammate that is spawned with `--worktree` has one, and its changes appear here. The others work in the project\'s folder: `git diff` there shows their work.'))
           : !names.length ? card('', empty('No working copy has changes.', `${copies.map((one) => one.name).join(', ')}: all as in the base.`))
-            : [known.may && h('p.note', {}, 'Click the number of a line to comment on it; the comments go as mail to the teammate.'), shown.map((name) => section(copies.find((one) => one.name === name), found.get(name), known, remarks))],
+            : [known.may && h('p.note', {}, 'Click the number of a line to comment on it; the comments go as mail to the teammate.'), copies.filter((one) => shown.includes(one.name)).map(drawn)],
       ];
     },
   };
