@@ -38,12 +38,13 @@ _STATES: Final = {
     EventKind.SPAWNED: IDLE,
     EventKind.RESUMED: IDLE,
     EventKind.RESTARTED: IDLE,
-    EventKind.APPROVAL_ANSWERED: IDLE,
     EventKind.CRASHED: CRASHED,
     EventKind.STUCK: CRASHED,
     EventKind.FAILED: str(Status.FAILED),
     EventKind.SHUTTING_DOWN: str(Status.SHUTDOWN),
 }
+# They outlast a stop of teamd; all other members begin idle.
+_LASTING: Final = frozenset({Status.SHUTDOWN, Status.FAILED, Status.PAUSED, WAITING})
 _ASKING: Final = frozenset({PERMISSION_TYPE, PLAN_TYPE, PUSH_TYPE})
 _MARKED: Final = frozenset({"completed", "merged", "conflict", "failed"})
 
@@ -56,6 +57,7 @@ class TeamHistory:
         self._stream: EventStream | None = None
         self._events: deque[Event] = deque(maxlen=MOST_KEPT)
         self._lanes: dict[str, deque[State]] = {}
+        self._while_off: dict[str, str] = {}  # the states of members while teamd does not run
         self._lock = threading.Lock()
 
     def lanes(self, hours: float) -> dict[str, Any]:
@@ -101,21 +103,26 @@ class TeamHistory:
         match event.kind:
             case EventKind.TEAMD_STOPPED:
                 for name in self._lanes:
+                    before = self._present(name)
                     self._change(name, event.time, OFF)
-            case EventKind.TEAMD_STARTED:
-                for name, lane in self._lanes.items():
-                    if lane[-1][1] == OFF:
-                        self._change(name, event.time, IDLE)
+                    self._while_off[name] = before
+            case EventKind.TEAMD_STARTED:  # after a stop, or after a kill that left no event
+                for name in self._lanes:
+                    before = self._present(name)
+                    self._while_off.pop(name, None)
+                    self._change(name, event.time, before if before in _LASTING else IDLE)
             case _:
                 if (state := self._state(event)) is not None:
                     self._change(event.name, event.time, state)
 
     def _state(self, event: Event) -> str | None:
         """Return the state that an event begins; a request outlasts the turn that asked."""
-        asks = self._lanes.get(event.name, [(0.0, "")])[-1][1] == WAITING
+        asks = self._present(event.name) == WAITING
         match event.kind:
             case EventKind.APPROVAL_ASKED:
                 return WAITING if event.facts["type"] in _ASKING else None
+            case EventKind.APPROVAL_ANSWERED:  # the asker of a shutdown works on
+                return IDLE if asks and event.facts["type"] in _ASKING else None
             case EventKind.TURN_ENDED if not asks:
                 paused = event.facts["outcome"] in (PAUSED, LIMIT)
                 return str(Status.PAUSED) if paused else IDLE
@@ -123,7 +130,15 @@ class TeamHistory:
                 return str(event.facts["status"])
         return _STATES.get(event.kind)
 
+    def _present(self, name: str) -> str:
+        """Return the last state of a member, also while teamd does not run; empty if unknown."""
+        lane = self._lanes.get(name)
+        return self._while_off.get(name, lane[-1][1] if lane else "")
+
     def _change(self, name: str, moment: float, state: str) -> None:
+        if name in self._while_off:
+            self._while_off[name] = state
+            return
         lane = self._lanes.setdefault(name, deque(maxlen=MOST_KEPT))
         if not lane or lane[-1][1] != state:
             lane.append((max(moment, lane[-1][0]) if lane else moment, state))

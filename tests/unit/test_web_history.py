@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from teamctl.web.history import SLOTS, TeamHistory
+from teamctl.web.history import BUCKETS, MOST_FOUND, MOST_KEPT, SLOTS, TeamHistory
 from teamd.approvals.approval import Approval, Kind, Verdict
 from teamd.files.paths import TeamPaths
 from teamd.journal import LoggedEvent
@@ -44,14 +44,33 @@ def turn(began: float, ended: float, outcome: str = "end_turn") -> list[Any]:
     ]
 
 
+def request(paths: TeamPaths, kind: Kind, asker: str, asked: float, answered: float) -> None:
+    made = Approval(
+        id="r1",
+        type=kind,
+        asker=asker,
+        to="user",
+        content="x",
+        asked=asked,
+        answered=answered,
+        status=Verdict.APPROVED,
+        sent=True,
+    )
+    paths.request("r1").write_bytes(made.encode())
+
+
+def set_status(paths: TeamPaths, status: str) -> None:
+    member = {"name": "ann", "role": "coder", "status": status}
+    paths.config.write_text(json.dumps({"team_name": "t", "members": [member]}))
+
+
 def states(paths: TeamPaths, name: str = "ann", hours: float = 6) -> list[str]:
     return [state for _, state in TeamHistory(paths).lanes(hours)["lanes"][name]]
 
 
 @pytest.fixture
 def paths(paths: TeamPaths) -> TeamPaths:
-    roster = {"team_name": "t", "members": [{"name": "ann", "role": "coder", "status": "idle"}]}
-    paths.config.write_text(json.dumps(roster))
+    set_status(paths, "idle")
     return paths
 
 
@@ -78,18 +97,7 @@ def test_a_limit_pauses_and_a_crash_shows_until_the_restart(paths: TeamPaths) ->
 
 
 def test_a_request_waits_past_the_end_of_its_turn_until_the_answer(paths: TeamPaths) -> None:
-    asked = Approval(
-        id="r1",
-        type=Kind.PERMISSION,
-        asker="ann",
-        to="user",
-        content="x",
-        asked=NOW - 3 * HOUR,
-        answered=NOW - HOUR,
-        status=Verdict.APPROVED,
-        sent=True,
-    )
-    paths.request("r1").write_bytes(asked.encode())
+    request(paths, Kind.PERMISSION, "ann", NOW - 3 * HOUR, answered=NOW - HOUR)
     write(paths, "ann", *turn(NOW - 4 * HOUR, NOW - 3 * HOUR + 0.5, "paused"))
     found = TeamHistory(paths).lanes(6)["lanes"]["ann"]
     assert found == [
@@ -102,6 +110,79 @@ def test_a_stop_of_teamd_ends_every_state(paths: TeamPaths) -> None:
     log(paths, NOW - 2 * HOUR, LoggedEvent.TEAMD_STOPPED, "teamd")
     log(paths, NOW - HOUR, LoggedEvent.TEAMD_STARTED, "teamd")
     assert states(paths) == ["working", "idle", "off", "idle"]
+
+
+def test_the_asker_of_a_shutdown_works_on_after_the_answer(paths: TeamPaths) -> None:
+    request(paths, Kind.SHUTDOWN, "ann", NOW - 3 * HOUR, answered=NOW - 2 * HOUR)
+    write(paths, "ann", *turn(NOW - 4 * HOUR, NOW - HOUR))
+    assert states(paths) == ["working", "idle"]
+    assert states(paths, hours=3.5)[:1] == ["working"]
+    assert TeamHistory(paths).lanes(6)["lanes"]["ann"][1] == (NOW - HOUR, "idle")
+
+
+@pytest.mark.parametrize(
+    ("event", "before"),
+    [
+        (LoggedEvent.SHUTTING_DOWN, "shutdown"),
+        (LoggedEvent.FAILED, "failed"),
+        (LoggedEvent.CRASHED, "crashed"),
+    ],
+)
+def test_a_member_that_was_shut_down_or_failed_stays_so_after_a_start_of_teamd(
+    paths: TeamPaths, event: LoggedEvent, before: str
+) -> None:
+    log(paths, NOW - 4 * HOUR, event, "ann")
+    log(paths, NOW - 3 * HOUR, LoggedEvent.TEAMD_STOPPED, "teamd")
+    log(paths, NOW - 2 * HOUR, LoggedEvent.TEAMD_STARTED, "teamd")
+    after = "idle" if before == "crashed" else before
+    assert states(paths) == [before, "off", after]
+
+
+def test_a_request_that_is_answered_while_teamd_is_off_no_longer_waits(paths: TeamPaths) -> None:
+    request(paths, Kind.PERMISSION, "ann", NOW - 4 * HOUR, answered=NOW - 2.5 * HOUR)
+    log(paths, NOW - 3 * HOUR, LoggedEvent.TEAMD_STOPPED, "teamd")
+    assert states(paths) == ["waiting", "off"]
+    log(paths, NOW - 2 * HOUR, LoggedEvent.TEAMD_STARTED, "teamd")
+    assert states(paths) == ["waiting", "off", "idle"]
+    request(paths, Kind.PERMISSION, "ann", NOW - 4 * HOUR, answered=NOW - HOUR)
+    assert states(paths) == ["waiting", "off", "waiting", "idle"]
+
+
+def test_work_ends_when_a_killed_teamd_is_started_again(paths: TeamPaths) -> None:
+    """A killed teamd logs no stop."""
+    write(paths, "ann", *turn(NOW - 4 * HOUR, NOW - 3 * HOUR)[:2])
+    log(paths, NOW - HOUR, LoggedEvent.TEAMD_STARTED, "teamd")
+    assert states(paths) == ["working", "idle"]
+
+
+def test_a_change_of_the_roster_is_a_state_unless_a_request_waits(paths: TeamPaths) -> None:
+    history = TeamHistory(paths)
+    history.lanes(6)
+    set_status(paths, "shutdown")
+    assert [state for _, state in history.lanes(6)["lanes"]["ann"]] == ["shutdown"]
+    set_status(paths, "idle")
+    request(paths, Kind.PLAN, "ann", time.time(), answered=time.time() + HOUR)
+    set_status(paths, "paused")
+    assert "paused" not in [state for _, state in history.lanes(6)["lanes"]["ann"]]
+
+
+def test_the_events_and_the_hours_are_bounded(paths: TeamPaths) -> None:
+    """Only the newest events are kept, and no event is older than a day."""
+    usage = Usage(input_tokens=1)
+    reply = Replied(time=NOW - 20 * HOUR, model="m", stop_reason="end_turn", usage=usage)
+    old = Replied(time=NOW - 25 * HOUR, model="m", stop_reason="end_turn", usage=usage)
+    write(paths, "ann", old, TurnEnded(time=NOW - 24.5 * HOUR, outcome="end_turn"), reply)
+    history = TeamHistory(paths)
+    assert {one["kind"] for one in history.find("", "", [])["events"]} == {"replied", "turn_began"}
+    with paths.transcript("ann").open("ab") as file:
+        file.write(reply.encode() * (MOST_KEPT + 5))
+    found = history.find("", "", [])
+    assert (found["kept"], len(found["events"])) == (MOST_KEPT, MOST_FOUND)
+    for hours, shown in ((1000, 24), (0, 0.1)):
+        lanes = history.lanes(hours)
+        assert lanes["until"] - lanes["since"] == pytest.approx(shown * HOUR)
+    (tokens,) = history.lanes(24)["use"].values()
+    assert (len(tokens), sum(tokens)) == (BUCKETS, MOST_KEPT)
 
 
 def test_many_short_turns_make_no_long_lane_and_hide_no_crash(paths: TeamPaths) -> None:
