@@ -52,12 +52,16 @@ class TeamMail:
                 del self._delivered[key]
             return {"version": self._version, "waiting": len(waiting)}
 
-    def find(self, words: str) -> dict[str, Any]:
-        """Return the newest messages that contain all words, and the traffic of all that do."""
+    def find(self, words: str, name: str = "") -> dict[str, Any]:
+        """Return the newest messages that contain all words, and the traffic of all that do.
+
+        With a name, only messages from or to that member.
+        """
         wanted = words.lower().split()
         with self._lock:
             every = [*self._delivered.values(), *self._waiting.values()]
-        found = [one for one in every if _holds(one, wanted)]
+        own = [one for one in every if not name or name in (one["from"], one["to"])]
+        found = [one for one in own if _holds(one, wanted)]
         found.sort(key=_moment, reverse=True)
         pairs = Counter((one["from"], one["to"]) for one in found)
         traffic = [[*pair, count] for pair, count in pairs.most_common(MOST_PAIRS)]

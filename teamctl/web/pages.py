@@ -153,7 +153,7 @@ class TeamPages:
 
     def _find_mail(self, request: Request) -> Any:
         self._mail.look()
-        return self._mail.find(_word(request, "words"))
+        return self._mail.find(_word(request, "words"), _word(request, "name"))
 
     def _lanes(self, request: Request) -> Any:
         return self._history.lanes(_hours(request))

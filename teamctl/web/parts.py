@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -10,12 +12,14 @@ from typing import Any, Final
 
 from teamctl.mail.team_mail import TeamMail
 from teamctl.web.watcher import WatchedPart
-from teamd.board.files import read_all
+from teamd.board.files import TaskFiles
 from teamd.board.task import TaskStatus
+from teamd.budget.accounts import Accounts
 from teamd.budget.ledger import Ledger
 from teamd.command_line.run import TeamOptions
 from teamd.errors import DamagedRoster
 from teamd.files import files
+from teamd.files.file_stamp import Version, remember, version_of
 from teamd.files.paths import TeamPaths
 from teamd.merges import queue
 from teamd.overview.members import look_at_copy
@@ -25,6 +29,7 @@ from teamd.team.roster import Roster
 
 _DRAWN_SECONDS: Final = 0.25  # between two slow reads of processes and copies
 _GIT_SECONDS: Final = 2.0  # between two looks at working copies
+_COPY_SECONDS: Final = 30.0  # after which a copy is looked at without a sign of a change
 _MEASURED_SECONDS: Final = 2.0  # the time after which processes are measured again
 
 
@@ -41,18 +46,18 @@ def parts(choice: TeamOptions, paths: TeamPaths, mail: TeamMail) -> list[Watched
         ),
         WatchedPart(
             name="copies",
-            look=partial(_copies, paths),
+            look=CopiesReader(paths).read,
             folders=[talk],
             pause_seconds=_GIT_SECONDS,
             waited=False,
         ),
         WatchedPart(name="mail", look=mail.look, folders=[inboxes, talk], waited=False),
         WatchedPart(name="roster", look=partial(_roster, paths), folders=[root]),
-        WatchedPart(name="board", look=partial(_board, paths), folders=[paths.tasks]),
+        WatchedPart(name="board", look=partial(_board, TaskFiles(paths)), folders=[paths.tasks]),
         WatchedPart(name="queue", look=partial(_queue, paths), folders=[paths.tasks]),
         WatchedPart(
             name="usage",
-            look=partial(read_usage, paths),
+            look=partial(_usage, paths, remember(paths.ledger, Ledger(paths.ledger).read)),
             folders=[root],
             pause_seconds=_DRAWN_SECONDS,
         ),
@@ -66,10 +71,28 @@ def _team(choice: TeamOptions, paths: TeamPaths, seen: OverviewReader) -> dict[s
     return {**found.to_json(), "trouble": found.trouble}
 
 
-def _copies(paths: TeamPaths) -> dict[str, Any]:
-    """Return the state of each working copy, by the name of the member."""
-    members = Roster(paths).read().members
-    return {one.name: look_at_copy(paths, one) for one in members if one.worktree}
+class CopiesReader:
+    """Reads the state of each working copy; git runs only in those that may have changed.
+
+    A copy may have changed when the conversation of its member has, or after a while.
+    """
+
+    def __init__(self, paths: TeamPaths) -> None:
+        self._paths = paths
+        self._roster = Roster(paths)
+        self._known: dict[str, tuple[Version | None, float, dict[str, Any]]] = {}
+
+    def read(self) -> dict[str, Any]:
+        """Return the state of each working copy, by the name of the member."""
+        before, self._known, now = self._known, {}, time.monotonic()
+        for member in self._roster.read().members:
+            if member.worktree:
+                version = version_of(self._paths.transcript(member.name))
+                known = before.get(member.name)
+                if known is None or known[0] != version or now - known[1] >= _COPY_SECONDS:
+                    known = version, now, look_at_copy(self._paths, member)
+                self._known[member.name] = known
+        return {name: state for name, (_, _, state) in self._known.items()}
 
 
 def _roster(paths: TeamPaths) -> Any:
@@ -81,9 +104,9 @@ def _roster(paths: TeamPaths) -> Any:
         raise DamagedRoster(paths.config, str(error)) from error
 
 
-def _board(paths: TeamPaths) -> dict[str, Any]:
+def _board(files_: TaskFiles) -> dict[str, Any]:
     """Return the board as `tasks --json` shows it."""
-    tasks = read_all(paths)
+    tasks = files_.read()
     shown = [task for task in tasks.by_id.values() if task.status is not TaskStatus.DELETED]
     documents = [{**task.to_json(), "blocked": bool(tasks.blockers(task))} for task in shown]
     return {"tasks": documents, "damaged": list(tasks.damaged.values())}
@@ -113,9 +136,9 @@ def _lengths(folder: Path, ending: str) -> dict[str, int]:
     return found
 
 
-def read_usage(paths: TeamPaths) -> dict[str, Any]:
+def _usage(paths: TeamPaths, ledger: Callable[[], Accounts]) -> dict[str, Any]:
     """Return the use of each member, of the team, and of each day."""
-    accounts = Ledger(paths.ledger).read()
+    accounts = ledger()
     members, total = read_uses(paths, accounts)
     return {
         "members": [{"name": one.name, **_to_json(one)} for one in members],

@@ -128,3 +128,31 @@ def test_a_repeat_after_a_lost_answer_arrives_once_and_the_same_text_again_twice
     assert script.run(SEND) == [False, True, True]
     mail = json.loads(quiet.do("teamctl", "inbox", "ann", "--json"))["messages"]
     assert [one["content"] for one in mail] == ["Go on.", "Go on."]
+
+
+# Tells two views of the log about changes; returns how often they asked until the second has drawn.
+TELL: Final = """
+return import('/log.js').then(async ({ log }) => {
+  const drawn = [0, 0];
+  const known = { team: { members: [] } };
+  const views = [0, 1].map((n) => log({ known, redraw() { drawn[n] += 1; } }));
+  const until = async (fact) => { while (!fact()) await new Promise(requestAnimationFrame); };
+  await until(() => drawn[0] && drawn[1]);
+  const kept = window.fetch;
+  let asked = 0;
+  window.fetch = (address, ...facts) => {
+    asked += address.includes('happened');
+    return kept(address, ...facts);
+  };
+  for (const part of ['team', 'usage', 'copies']) views[0].told(part);
+  views[1].told('sizes');  // its pause ends after that of the first view
+  await until(() => drawn[1] > 1);
+  window.fetch = kept;
+  views.forEach((view) => view.close());
+  return asked;
+});
+"""
+
+
+def test_the_log_asks_again_only_for_changes_that_come_with_events(script: Browser) -> None:
+    assert script.run(TELL) == 1

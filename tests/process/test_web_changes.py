@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from teamctl.web.changes import MOST, diff_of_copy, diff_of_entry
+from teamctl.web.parts import CopiesReader
 from teamd.command_line.run import TeamOptions
 from teamd.errors import TeamError
 from teamd.merges.queue import UnknownEntry
@@ -67,3 +68,22 @@ def test_a_copy_shows_committed_and_other_changes_and_long_ones_are_cut(yard: Ya
     assert diff_of_copy(paths, "ann")["cut"]
     with pytest.raises(TeamError):
         diff_of_copy(paths, "bob")
+
+
+def test_only_the_copies_of_members_that_did_something_are_looked_at_again(
+    project: Project,
+) -> None:
+    """A look starts git in a sandbox; the page looks after each record of any conversation."""
+    yard, paths = Yard(project, "ann", "bob"), project.paths
+    reader = CopiesReader(paths)
+
+    def changed() -> dict[str, int]:
+        return {name: state["uncommitted"] for name, state in reader.read().items()}
+
+    assert changed() == {"ann": 0, "bob": 0}
+    for name in ("ann", "bob"):
+        (yard.copy(name) / "new.txt").write_text("x")
+    paths.transcript("ann").write_text("{}\n")
+    assert changed() == {"ann": 1, "bob": 0}
+    paths.transcript("bob").write_text("{}\n")
+    assert changed() == {"ann": 1, "bob": 1}

@@ -77,6 +77,18 @@ def test_a_search_requires_all_words(paths: TeamPaths) -> None:
     assert found(mail, "nothing of the kind") == []
 
 
+def test_all_mail_of_a_member_is_found_though_others_mention_its_name(paths: TeamPaths) -> None:
+    put(paths, "for bob", timestamp=1.0)
+    for n in range(MOST_FOUND + 5):
+        put(paths, f"bob said {n}", to="carol", timestamp=2.0)
+    mail = TeamMail(paths)
+    mail.look()
+    found = mail.find("", "bob")
+    assert [one["content"] for one in found["messages"]] == ["for bob"]
+    assert (found["found"], found["traffic"]) == (1, [["lead", "bob", 1]])
+    assert len(mail.find("", "lead")["messages"]) == MOST_FOUND
+
+
 def test_the_version_changes_with_new_mail(paths: TeamPaths) -> None:
     mail = TeamMail(paths)
     first = mail.look()

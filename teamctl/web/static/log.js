@@ -14,6 +14,8 @@ const KINDS = {
   trouble: ['Trouble', ['crashed', 'failed', 'stuck', 'restarted', 'retry', 'model_calls_slowed', 'mail_rejected']], all: ['All', []],
 };
 
+const PARTS = new Set(['snapshot', 'sizes', 'mail', 'board', 'queue', 'roster']); // they change with events
+
 export function log({ known, redraw }) {
   let [words, name, kind, found] = ['', '', 'main', null];
   let version = 0;
@@ -27,7 +29,7 @@ export function log({ known, redraw }) {
     ask();
   };
   return {
-    told: () => pace.look(),
+    told: (part) => PARTS.has(part) && pace.look(),
     close: pace.close,
     draw() {
       const { members } = known.team;

@@ -77,10 +77,7 @@ const lines = (found) => h('ol.plain.lines', {}, found.map((one, n) => {
 
 function own({ known, name, redraw }) {
   let found = null;
-  const look = latest(() => get('mail', { words: name }), (answer) => {
-    found = answer.messages.filter((one) => one.to === name || one.from === name);
-    redraw();
-  });
+  const look = latest(() => get('mail', { name }), (answer) => { found = answer.messages; redraw(); });
   look();
   return { told: (part) => part === 'mail' && look(), draw: () => card('', !found ? h('p.empty', {}, 'Loading …') : found.length ? messages(found, known.team.members) : empty(`No mail from or to ${name} yet.`)) };
 }
