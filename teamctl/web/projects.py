@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +23,14 @@ class ListedTeam:
         key: names the team in addresses of the page.
         requests: the number of requests that wait for the person.
         mail: the number of messages for the person.
+        trouble: why the team, or a part of it, cannot be read; empty if all of it was read.
     """
 
     key: str
     facts: teams.TeamFacts
-    requests: int
-    mail: int
+    requests: int = 0
+    mail: int = 0
+    trouble: str = ""
 
     @property
     def stopped(self) -> int:
@@ -38,7 +39,8 @@ class ListedTeam:
         return statuses.get(Status.FAILED, 0) + statuses.get(Status.PAUSED, 0)
 
     def to_json(self) -> dict[str, Any]:
-        shown = {"key": self.key, "project": self.facts.folder}
+        """Return the team as the page's sidebar shows it."""
+        shown = {"key": self.key, "project": self.facts.folder, "trouble": self.trouble}
         needs = {"requests": self.requests, "mail": self.mail, "stopped": self.stopped}
         return {**self.facts.to_json(), **shown, **needs}
 
@@ -49,27 +51,38 @@ def key_of(paths: TeamPaths) -> str:
 
 
 def list_teams(own: TeamPaths) -> list[ListedTeam]:
-    """Return all teams, those that need the person first, then those that run."""
-    found = [_look(team) for team in teams.every_team()]
-    if all(one.facts.paths.root.resolve() != own.root.resolve() for one in found):
-        found += [_look(team) for team in teams.teams(own.home) if team.paths.root == own.root]
-    return sorted(found, key=_urgency)
+    """Return all teams: those that need the person first, then those that run.
+
+    Args:
+        own: the team of the page, which is listed even if no teamd has served it.
+    """
+    found = teams.known_teams()
+    if all(paths.root.resolve() != own.root.resolve() for paths in found):
+        found.append(own)
+    return sorted(map(_look, found), key=_urgency)
 
 
 def find_team(key: str) -> TeamPaths | None:
     """Return the team of a key, if this user has one."""
-    known = (team.paths for team in teams.every_team())
-    return next((paths for paths in known if key_of(paths) == key), None)
+    return next((paths for paths in teams.known_teams() if key_of(paths) == key), None)
 
 
-def _look(team: teams.TeamFacts) -> ListedTeam:
-    requests = mail = 0
-    with suppress(TeamError):  # an unreadable file of one team does not hide the others
-        roster = Roster(team.paths).read()
-        requests = sum(one.yours for one in read_requests(team.paths, roster))
-        mail = count_unread(team.paths, roster.person)
-    return ListedTeam(key_of(team.paths), team, requests, mail)
+def _look(paths: TeamPaths) -> ListedTeam:
+    key = key_of(paths)
+    try:
+        facts = teams.read_facts(paths)
+    except (TeamError, OSError) as error:
+        name = paths.own_name or paths.home.resolve().name
+        facts = teams.TeamFacts(name=name, paths=paths, pid=None, statuses={})
+        return ListedTeam(key, facts, trouble=str(error))
+    try:
+        roster = Roster(paths).read()
+        requests = sum(one.yours for one in read_requests(paths, roster))
+        return ListedTeam(key, facts, requests, count_unread(paths, roster.person))
+    except (TeamError, OSError) as error:
+        return ListedTeam(key, facts, trouble=str(error))
 
 
-def _urgency(one: ListedTeam) -> tuple[int, int, bool, str]:
-    return -one.requests, -one.stopped, one.facts.pid is None, str(one.facts.paths.root)
+def _urgency(one: ListedTeam) -> tuple[int, bool, int, bool, str]:
+    facts = one.facts
+    return -one.requests, not one.trouble, -one.stopped, facts.pid is None, str(facts.paths.root)

@@ -68,7 +68,7 @@ class TeamFacts:
 
 
 def teams(folder: Path) -> list[TeamFacts]:
-    return [_facts(paths) for paths in all_teams(folder)]
+    return [read_facts(paths) for paths in all_teams(folder)]
 
 
 def remember(paths: TeamPaths) -> None:
@@ -86,14 +86,23 @@ def remember(paths: TeamPaths) -> None:
 
 def every_team() -> list[TeamFacts]:
     """Return the existing teams of this user that a teamd has served."""
+    found = []
+    for paths in known_teams():
+        with suppress(TeamError, OSError):  # an unreadable team does not hide the others
+            found.append(read_facts(paths))
+    return found
+
+
+def known_teams() -> list[TeamPaths]:
+    """Return the paths of those teams, also of teams that cannot be read."""
     folder = known_teams_folder()
     found = []
     for file in [] if folder is None else directories.list_files(folder, "*"):
-        with suppress(TeamError, OSError):  # an unreadable team does not hide the others
+        with suppress(TeamError, OSError):
             paths = TeamPaths(Path(os.fsdecode(files.read(file) or b"/nowhere")))
             if paths.root.is_absolute() and paths.config.is_file():
-                found.append(_facts(paths))
-    return sorted(found, key=lambda team: team.paths.root)
+                found.append(paths)
+    return sorted(found, key=lambda paths: paths.root)
 
 
 def supervisors(folder: Path) -> set[int]:
@@ -249,7 +258,12 @@ def _supervisor(paths: TeamPaths) -> Identity | None:
         raise
 
 
-def _facts(paths: TeamPaths) -> TeamFacts:
+def read_facts(paths: TeamPaths) -> TeamFacts:
+    """Return the summary of a team.
+
+    Raises:
+        StoreError: its roster or its pid file cannot be read.
+    """
     team = Roster(paths).read()
     there = pidfile.supervisor(paths)
     statuses = dict(Counter(str(member.status) for member in team.members))

@@ -65,8 +65,30 @@ def test_only_teams_of_the_list_have_an_address(tmp_path: Path) -> None:
     assert find_team("../../etc") is None
 
 
-def test_a_damaged_team_does_not_hide_the_others(tmp_path: Path) -> None:
-    own, other = make(tmp_path / "own"), make(tmp_path / "other")
-    other.request("r1").write_text("{")
+def test_a_team_with_a_damaged_roster_is_listed_with_its_trouble(tmp_path: Path) -> None:
+    """Among all others, and on its own page."""
+    own, other = make(tmp_path / "own", "failed"), make(tmp_path / "other")
     other.config.write_text("{")
-    assert own in [one.facts.paths for one in list_teams(own)]
+    for page in (own, other):
+        first, second = (one.to_json() for one in list_teams(page))
+        assert (first["name"], first["members"], first["running"]) == ("other", 0, False)
+        assert "`teamd restart` rebuilds it" in first["trouble"]
+        assert (second["name"], second["trouble"]) == ("own", "")
+    assert find_team(key_of(other)) == other
+
+
+def test_a_damaged_request_hides_no_team_and_no_other_request(tmp_path: Path) -> None:
+    own = make(tmp_path / "own", "paused")
+    ask(own)
+    own.request("r2").write_text("{")
+    (found,) = list_teams(own)
+    assert (found.requests, found.facts.statuses) == (1, {"paused": 1})
+
+
+def test_a_team_whose_requests_cannot_be_read_is_listed_with_its_trouble(tmp_path: Path) -> None:
+    own = make(tmp_path / "own", "idle")
+    own.inbox("lead").unlink(missing_ok=True)
+    own.inbox("lead").mkdir()
+    (found,) = list_teams(own)
+    assert found.facts.statuses == {"idle": 1}
+    assert str(own.inbox("lead")) in found.trouble

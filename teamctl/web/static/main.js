@@ -115,8 +115,8 @@ function badges() {
 
 function project(one) {
   const key = one.key === known.key ? '' : one.key;
-  const state = one.requests ? `${one.requests} wait for you` : one.stopped ? `${one.stopped} stopped` : one.running ? `${one.members} in it` : 'teamd is not running';
-  return h('li', { 'data-key': one.key }, h('a', { href: key ? `#/team-${key}/` : '#/', 'aria-current': key === team && 'true', title: one.path },
+  const state = one.trouble ? 'damaged' : one.requests ? `${one.requests} wait for you` : one.stopped ? `${one.stopped} stopped` : one.running ? `${one.members} in it` : 'teamd is not running';
+  return h('li', { 'data-key': one.key }, h('a', { href: key ? `#/team-${key}/` : '#/', 'aria-current': key === team && 'true', title: one.trouble || one.path },
     h('span', {}, one.name, h('small', {}, one.project === one.name ? state : `${one.project} · ${state}`)), one.requests ? h('span.badge', {}, one.requests) : null));
 }
 
