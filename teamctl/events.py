@@ -205,6 +205,11 @@ class MailEvents:
                 if message is not None and message.id:  # otherwise its reader adds one
                     yield from self.unless_told(mail_sent_event(message, to))
 
+    def close(self) -> None:
+        """Close the inboxes."""
+        for growing in self._files.values():
+            growing.close()
+
     def unless_told(self, event: Event) -> Iterator[Event]:
         """Yield the event that a message was sent, unless it was reported before."""
         key = tuple(str(event.facts[fact]) for fact in ("id", "from", "to"))
@@ -341,6 +346,13 @@ class EventStream:
             found = [event for event in found if event.time >= self._since]
         self._first = False
         return sorted(found, key=lambda event: event.time)
+
+    def close(self) -> None:
+        """Close all files."""
+        self._mail.close()
+        conversations = [growing for _, growing in self._conversations.values()]
+        for growing in (*conversations, *self._logs.values()):
+            growing.close()
 
     def _said(self) -> Iterator[Event]:
         for path in sorted(self._paths.transcripts.glob("*.jsonl")):

@@ -67,6 +67,13 @@ class TeamMail:
         traffic = [[*pair, count] for pair, count in pairs.most_common(MOST_PAIRS)]
         return {"messages": found[:MOST_FOUND], "found": len(found), "traffic": traffic}
 
+    def close(self) -> None:
+        """Close the conversations."""
+        with self._lock:
+            for growing in self._growing.values():
+                growing.close()
+            self._growing = {}
+
     def _find_waiting(self) -> Iterator[tuple[Key, Entry]]:
         for name in trace.receivers(self._paths):
             for places in trace.under_way(self._paths, name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import Any, Final
 
 from teamd.command_line.run import TeamOptions
@@ -15,6 +16,7 @@ from teamd.merges import queue
 from teamd.merges.queue import Entry, UnknownEntry
 
 MOST: Final = 1 << 20  # bytes of a diff
+_SHORT: Final = 12  # characters of a commit
 
 
 def diff_of_copy(paths: TeamPaths, name: str) -> dict[str, Any]:
@@ -27,7 +29,7 @@ def diff_of_copy(paths: TeamPaths, name: str) -> dict[str, Any]:
     with opened_diff(paths, copy) as file:
         content = file.read(MOST + 1)
     facts = {"name": copy.name, "branch": copy.branch, "base": copy.base}
-    return {**facts, **_cut(content)}
+    return {**facts, **_cut(content, paths.add_team_option(f"`teamctl diff {copy.name}`"))}
 
 
 def diff_of_entry(choice: TeamOptions, paths: TeamPaths, entry_id: str) -> dict[str, Any]:
@@ -44,8 +46,12 @@ def diff_of_entry(choice: TeamOptions, paths: TeamPaths, entry_id: str) -> dict[
     source = Source.of(settings.team.workspace, [paths.work])
     base, tip = _ends(source, entry, source.find(ref_of(settings.merge.into)))
     words = ("diff-tree", "-r", "-p", "--no-ext-diff", "--no-textconv", "--no-color", base, tip)
-    content = source.do(*words, "--").encode(errors="surrogateescape")
-    return {"id": entry.id, "name": entry.teammate, "base": base, **_cut(content)}
+    with tempfile.TemporaryFile(dir=paths.root) as file:  # it may be larger than the memory
+        source.do(*words, "--", stdout=file.fileno())
+        file.seek(0)
+        content = file.read(MOST + 1)
+    facts = {"id": entry.id, "name": entry.teammate, "base": base}
+    return {**facts, **_cut(content, f"`git diff {base[:_SHORT]} {tip[:_SHORT]}`")}
 
 
 def _ends(source: Source, entry: Entry, into: str) -> tuple[str, str]:
@@ -59,5 +65,7 @@ def _ends(source: Source, entry: Entry, into: str) -> tuple[str, str]:
     return base, entry.commit
 
 
-def _cut(content: bytes) -> dict[str, Any]:
-    return {"diff": content[:MOST].decode(errors="replace"), "cut": len(content) > MOST}
+def _cut(content: bytes, command: str) -> dict[str, Any]:
+    """Return the beginning of a diff, and a sentence if the rest is left out."""
+    cut = f"Only the first MiB is shown; {command} shows all of it." if len(content) > MOST else ""
+    return {"diff": content[:MOST].decode(errors="replace"), "cut": cut}

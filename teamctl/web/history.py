@@ -91,6 +91,12 @@ class TeamHistory:
         )
         return {"events": list(islice(matching, MOST_FOUND)), "kept": len(events)}
 
+    def close(self) -> None:
+        """Close the files of the team."""
+        with self._lock:
+            if self._stream is not None:
+                self._stream.close()
+
     def _look(self) -> None:
         if self._stream is None:
             self._stream = EventStream(self._paths, time.time() - KEPT_SECONDS)

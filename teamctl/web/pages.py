@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from typing import Any, Final, TypeAlias
@@ -44,6 +46,7 @@ _MOST_POSTED: Final = 1 << 21
 _PING_SECONDS: Final = 15
 _ACTIONS: Final = 16  # at a time, because each may wait for teamd
 _MOST_TEAMS: Final = 16  # other teams that are followed
+_IDLE_SECONDS: Final = 300.0  # after the last request for another team, until it is closed
 _HOURS: Final = 6.0
 _STATUS: Final = {ExitCode.USAGE: 422, ExitCode.NO_TEAMD: 503, ExitCode.DEADLINE: 504}
 
@@ -52,12 +55,25 @@ class Pages:
     """All routes: the own team under `/api/`, the person's other teams under `/api/team/KEY/`.
 
     Only the full token reaches other teams, since a read-only link is given to other people.
+
+    Args:
+        idle_seconds: the time without a request after which another team is closed. A followed
+            team keeps descriptors of its conversations, inboxes, logs and folders.
     """
 
-    def __init__(self, choice: TeamOptions, paths: TeamPaths, tokens: Tokens) -> None:
+    def __init__(
+        self,
+        choice: TeamOptions,
+        paths: TeamPaths,
+        tokens: Tokens,
+        *,
+        idle_seconds: float = _IDLE_SECONDS,
+    ) -> None:
         self._own = TeamPages(choice, paths, tokens)
         self._tokens = tokens
-        self._others: dict[str, Starlette] = {}
+        self._idle_seconds = idle_seconds
+        self._others: dict[str, _OtherTeam] = {}
+        self._opening = asyncio.Lock()  # so that requests at the same time open a team once
 
     def app(self) -> Starlette:
         """Return the application; `Guard` has to admit the requests."""
@@ -75,18 +91,53 @@ class Pages:
         if not scope["may_act"]:
             raise HTTPException(403, "this link shows one team only")
         key = scope["path_params"]["key"]
-        if key not in self._others:
-            self._others[key] = await anyio.to_thread.run_sync(self._open, key)
-        await self._others[key](scope, receive, send)
+        async with self._opening:
+            team = self._others.get(key) or await self._open(key)
+            self._others[key] = team
+            team.requests += 1
+            if team.closing is not None:
+                team.closing.cancel()
+        try:
+            await team.app(scope, receive, send)
+        finally:
+            team.requests -= 1
+            if not team.requests:
+                later = asyncio.get_running_loop().call_later
+                team.closing = later(self._idle_seconds, self._close, key)
 
-    def _open(self, key: str) -> Starlette:
-        paths = find_team(key)
+    async def _open(self, key: str) -> _OtherTeam:
+        paths = await anyio.to_thread.run_sync(find_team, key)
         if paths is None:
             raise HTTPException(404, "none of your teams has that address")
         if len(self._others) >= _MOST_TEAMS:
-            raise HTTPException(503, "too many teams are open here; start `teamctl web` again")
+            idle = {one: team for one, team in self._others.items() if not team.requests}
+            if not idle:
+                raise HTTPException(503, "pages show too many teams; close one and try again")
+            self._close(next(iter(idle)))
         choice = TeamOptions(team_dir=str(paths.root))
-        return TeamPages(choice, choice.existing(), self._tokens).app()
+        pages = TeamPages(choice, choice.existing(), self._tokens)
+        return _OtherTeam(pages, pages.app())
+
+    def _close(self, key: str) -> None:
+        team = self._others.pop(key)
+        if team.closing is not None:
+            team.closing.cancel()
+        team.pages.close()
+
+
+@dataclass(slots=True)
+class _OtherTeam:
+    """Another team of the person's.
+
+    Attributes:
+        requests: the number of requests under way; an open page has one for its events.
+        closing: closes it once it is idle.
+    """
+
+    pages: TeamPages
+    app: Starlette
+    requests: int = 0
+    closing: asyncio.TimerHandle | None = None
 
 
 class TeamPages:
@@ -126,6 +177,12 @@ class TeamPages:
             Route(f"/do/{name}", partial(self._act, name), methods=["POST"]) for name in ACTIONS
         ]
         return Starlette(routes=routes, exception_handlers=_explained())
+
+    def close(self) -> None:
+        """Stop following the team; no request may be under way."""
+        self._watcher.stop()
+        self._mail.close()
+        self._history.close()
 
     def _session(self, request: Request) -> Any:
         acts = bool(request.scope["may_act"])

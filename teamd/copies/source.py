@@ -199,7 +199,12 @@ class Source:
         return [*bounded, self.git, "-C", str(self.folder), *options, *words], env
 
     def run(
-        self, *words: str, quiet: bool = True, given: bytes = b"", stdin: int | None = None
+        self,
+        *words: str,
+        quiet: bool = True,
+        given: bytes = b"",
+        stdin: int | None = None,
+        stdout: int | None = None,
     ) -> Captured:
         """Run a git command to its end.
 
@@ -208,6 +213,7 @@ class Source:
             quiet: whether to disable hooks.
             given: its standard input as bytes.
             stdin: or a descriptor of its standard input, with untrusted content.
+            stdout: a descriptor for its output; otherwise the output is returned.
 
         Raises:
             TeamError: it took too long or cannot be started, or a command has put a file into the
@@ -216,19 +222,24 @@ class Source:
         argv, env = self.command_line(*words, quiet=quiet, lean=stdin is not None)
         try:
             return run_to_end(
-                argv, timeout_seconds=_LONGEST_SECONDS, env=env, words=given, stdin=stdin
+                argv,
+                timeout_seconds=_LONGEST_SECONDS,
+                env=env,
+                words=given,
+                stdin=stdin,
+                stdout=stdout,
             )
         except OSError as error:  # includes TimeoutError
             raise TeamError(f"git {words[0]} failed in {self.folder}: {error}") from error
 
-    def answer(self, *words: str, given: bytes = b"") -> Captured:
+    def answer(self, *words: str, given: bytes = b"", stdout: int | None = None) -> Captured:
         """Run a git command whose failure is a valid answer.
 
         Raises:
             GitKilled: git was killed.
             TeamError: git took too long or cannot be started.
         """
-        done = self.run(*words, given=given)
+        done = self.run(*words, given=given, stdout=stdout)
         if done.status < 0:
             raise GitKilled(f"git {words[0]} was killed in {self.folder}; try again")
         return done
@@ -242,14 +253,14 @@ class Source:
         done = self.answer(*words)
         return os.fsdecode(done.stdout).rstrip("\n") if done.status == 0 else ""
 
-    def do(self, *words: str, given: bytes = b"") -> str:
+    def do(self, *words: str, given: bytes = b"", stdout: int | None = None) -> str:
         """Run a git command that must succeed; return its output.
 
         Raises:
             GitKilled: git was killed.
             TeamError: it failed; the message contains the error output of git.
         """
-        done = self.answer(*words, given=given)
+        done = self.answer(*words, given=given, stdout=stdout)
         if done.status != 0:
             raise TeamError(f"git {words[0]} failed in {self.folder}: {last_words(done)}")
         return os.fsdecode(done.stdout).rstrip("\n")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from teamctl.web.changes import MOST, diff_of_copy, diff_of_entry
@@ -39,6 +41,20 @@ def test_an_entry_shows_its_changes_before_and_after_the_merge(yard: Yard) -> No
     assert "later" not in entry(yard, "1")
 
 
+def test_a_long_entry_is_cut_and_not_read_as_a_whole(yard: Yard) -> None:
+    """An agent may commit a file that is larger than the memory of the machine."""
+    yard.commit("ann", long="y\n" * (4 * MOST))
+    yard.add("ann")
+    options = TeamOptions(team_dir=str(yard.project.paths.root))
+    tracemalloc.start()
+    found = diff_of_entry(options, yard.project.paths, "1")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found["diff"]) == MOST
+    assert found["cut"].startswith("Only the first MiB is shown; `git diff ")
+    assert most < 8 * MOST
+
+
 def test_an_unknown_entry_is_reported(yard: Yard) -> None:
     with pytest.raises(UnknownEntry):
         entry(yard, "7")
@@ -65,7 +81,7 @@ def test_a_copy_shows_committed_and_other_changes_and_long_ones_are_cut(yard: Ya
     assert "+not committed" in found["diff"]
     assert not found["cut"]
     (yard.copy("ann") / "long.txt").write_text("x" * 99 + "\n" + "y\n" * MOST)
-    assert diff_of_copy(paths, "ann")["cut"]
+    assert "teamctl diff ann" in diff_of_copy(paths, "ann")["cut"]
     with pytest.raises(TeamError):
         diff_of_copy(paths, "bob")
 

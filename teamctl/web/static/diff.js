@@ -1,5 +1,5 @@
 // Diffs by file and line. With `remarks`, each changed line takes a comment.
-import { button, h } from './dom.js';
+import { button, coded, h } from './dom.js';
 import { many } from './format.js';
 
 const MOST = 4000; // lines of one file
@@ -29,7 +29,7 @@ export function files(found, remarks = null) {
     parsed.length || !before ? h('p.note', {}, parsed.length ? `${many(parsed.length, 'file')} changed` : 'Nothing has changed.') : null,
     parsed.map((one) => h('details.file', { 'data-key': `${found.name} ${one.named}`, open: parsed.length <= 10 },
       h('summary', {}, h('code', {}, one.named), h('span.plus', {}, `+${one.add}`), h('span.minus', {}, `−${one.del}`)), h('div.diff', {}, lines(found.name, one, remarks)))),
-    found.cut ? h('p.note', {}, 'The rest is cut; `teamctl diff` shows it.') : null,
+    found.cut && h('p.note', {}, coded(found.cut)),
   ];
 }
 
