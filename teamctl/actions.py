@@ -236,6 +236,11 @@ class TeamActions:
         task = self._board().update(task_id, change).task
         return Outcome(f"task {task.id} is {str(task.status).replace('_', ' ')}")
 
+    def note_seen(self) -> Outcome:
+        """Clear the notice that the work is done, because the person looks at it."""
+        self.choice.existing().note_seen()
+        return Outcome("noted that you have looked")
+
     def enqueue(self, name: str) -> Outcome:
         """Queue the commits of a teammate for the merge."""
         from teamd.merges import enqueue  # noqa: PLC0415 -- 20 ms

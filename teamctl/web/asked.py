@@ -112,6 +112,7 @@ ACTIONS: Final[Mapping[str, Callable[[TeamActions, Asked], Outcome]]] = {
     "add-task": _add_task,
     "claim-task": lambda actions, asked: actions.claim_task(asked.text("id"), asked.text("owner")),
     "change-task": _change_task,
+    "seen": lambda actions, _: actions.note_seen(),
     "enqueue": lambda actions, asked: actions.enqueue(asked.text("name")),
     "dequeue": lambda actions, asked: actions.dequeue(asked.text("id")),
 }

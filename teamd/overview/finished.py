@@ -25,7 +25,8 @@ _ENDED: Final = b'{"record": "%s"' % TurnEnded.kind.encode()
 class FinishReader:
     """Finds out whether the work of a team is done and the person has not looked since.
 
-    `chat`, `transcript lead`, `inbox`, `tasks` and `wait --all` call `TeamPaths.note_seen`.
+    `chat`, `transcript lead`, `inbox`, `tasks`, `wait --all` and the page's chat and board call
+    `TeamPaths.note_seen`.
     """
 
     def __init__(self, paths: TeamPaths) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
 
+from teamd.transcript.records import TurnEnded
 from tests.e2e.browser import Browser, served
 from tests.e2e.harness import Project, opened
+from tests.e2e.test_web import VIEWS
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -24,13 +29,22 @@ def quiet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 @pytest.fixture(scope="module")
-def script(browser: Browser, quiet: Project) -> Iterator[Browser]:
-    """The page of the quiet team."""
+def link(quiet: Project) -> Iterator[str]:
+    """The link of the quiet team's server."""
     with served(quiet) as server:
-        browser.open(server.link)
-        browser.see("The team")
-        yield browser
-        browser.open("about:blank")
+        yield server.link
+
+
+@pytest.fixture
+def script(browser: Browser, quiet: Project, link: str) -> Browser:
+    """The page of the quiet team at its first view."""
+    quiet.enlist("ann")
+    if browser.opened != link:
+        browser.open(link)
+    browser.go("")
+    browser.see("The team\n")
+    browser.complaints()
+    return browser
 
 
 # Draws a diff, and returns its lines, the names of its files, their counts, and its other texts.
@@ -156,3 +170,134 @@ return import('/log.js').then(async ({ log }) => {
 
 def test_the_log_asks_again_only_for_changes_that_come_with_events(script: Browser) -> None:
     assert script.run(TELL) == 1
+
+
+# The numbers of the shown lines of a conversation.
+NUMBERS: Final = """
+return [...document.querySelectorAll('.talk li')]
+  .map((one) => Number(/line (\\d+)/.exec(one.textContent)[1]))
+"""
+
+
+def test_no_line_of_a_growing_conversation_is_lost_or_doubled(
+    script: Browser, quiet: Project
+) -> None:
+    """Earlier lines are asked for twice at a time, and new ones displace the earliest."""
+
+    def line(n: int) -> str:
+        return json.dumps({"record": "note", "time": 1e9 + n, "text": f"line {n} {'x' * 40}"})
+
+    def shown() -> list[int]:
+        found: list[int] = script.run(NUMBERS)
+        assert found == list(range(found[0], found[-1] + 1)) if found else True
+        return found
+
+    path = quiet.paths.transcript("ann")
+    path.write_text("".join(f"{line(n)}\n" for n in range(9000)))
+    script.go("member/ann")
+    wait_until(lambda: shown()[-1:] == [8999], what="the end is shown")
+    first = shown()[0]
+    script.press("Earlier")
+    script.press("Earlier")
+    wait_until(lambda: shown()[0] < first, what="earlier lines are shown")
+    with path.open("a") as file:
+        file.write(f"{line(9000)}\n")
+    wait_until(lambda: shown()[-1] == 9000, what="the new line is shown")
+    while (first := shown()[0]) > 0:
+        script.press("Earlier")
+        wait_until(lambda: shown()[0] < first, what="earlier lines are shown")
+    path.unlink()
+
+
+def test_teammates_may_have_the_names_of_what_every_object_has(
+    script: Browser, quiet: Project
+) -> None:
+    quiet.enlist("constructor", "valueOf")
+    own = ("member/constructor", "member/constructor%7Cconstructor", "member/valueOf%7Cdiff")
+    for view in ("", "changes", "queue", "usage", "chat", "mail", *own):
+        script.go(view)
+        script.settle()
+        assert "native code" not in script.text, view
+    script.go("")
+    script.see("constructor")
+    wait_until(lambda: len(script.all(".lane")) == 2, what="each has a lane")
+    assert script.complaints() == []
+
+
+def test_every_view_of_a_team_with_a_damaged_roster_names_the_next_step(
+    script: Browser, quiet: Project
+) -> None:
+    quiet.paths.config.write_text("{")
+    for view in VIEWS:
+        script.go(view)
+        if view not in ("help", "lesson", "way"):
+            script.see("teamd restart")
+        script.settle()
+    errors = [one for one in script.complaints() if "409 (Conflict)" not in one]
+    assert errors == []
+
+
+def test_the_refusal_of_the_server_is_shown(script: Browser) -> None:
+    script.go("team-0123456789abcdef/")
+    script.see("The server refuses: none of your teams has that address. Trying again")
+    script.go("")
+    script.miss("Trying again")
+
+
+# Draws two lanes, and returns the moments at both ends of each bar.
+MOMENTS: Final = """
+return import('/charts.js').then(({ lanes, momentAt }) => {
+  const [history, members] = arguments;
+  const chart = lanes(history, members, 1000, null);
+  document.body.append(chart);
+  const found = [...chart.querySelectorAll('.lane [class^=fill]')].map((bar) => {
+    const { left, right } = bar.getBoundingClientRect();
+    return [left, right].map((clientX) => momentAt(history, 1000, chart, { clientX }));
+  });
+  const outside = [-9, 99999].map((clientX) => momentAt(history, 1000, chart, { clientX }));
+  chart.remove();
+  return [found, outside];
+});
+"""
+
+
+def test_a_point_of_the_lanes_is_the_moment_that_is_drawn_there(script: Browser) -> None:
+    lanes = {"ann": [[1000, "working"], [5000, "idle"]], "bob": [[7000, "working"]]}
+    history = {"since": 0, "until": 10_000, "lanes": lanes, "marks": []}
+    members = [
+        {"name": name, "state": state, "since": 0}
+        for name, state in (("ann", "idle"), ("bob", "working"))
+    ]
+    found, outside = script.run(MOMENTS, history, members)
+    drawn = [[1000, 5000], [5000, 10_000], [7000, 10_000]]
+    assert found == [pytest.approx(ends, abs=15) for ends in drawn]  # a pixel is 11 seconds
+    assert outside == [0, 10_000]
+
+
+def test_the_chat_clears_the_notice_that_the_work_is_done(browser: Browser, tmp_path: Path) -> None:
+    """As `teamctl chat` does; a page for reading only does not, since other people have it."""
+    with opened(tmp_path) as project:
+        project.enlist("lead", role="lead")
+        ended = TurnEnded(time=time.time() - 9, outcome="end_turn", text="All of it is done.")
+        project.paths.transcript("lead").write_bytes(b"{}\n" + ended.encode())
+
+        def kinds() -> set[str]:
+            document = json.loads(project.do("teamctl", "team", "--json"))
+            return {one["kind"] for one in document["notices"]}
+
+        with served(project) as server:
+            reading = server.get("session")["reading"]
+            browser.open(f"http://{server.host}/#token={reading}")
+            browser.see("All of it is done.")
+            browser.go("chat")
+            browser.see("read-only")
+            browser.settle()
+            assert "finished" in kinds()
+            browser.open(server.link)
+            browser.see("All of it is done.")
+            assert "finished" in kinds()
+            browser.go("chat")
+            wait_until(lambda: "finished" not in kinds(), what="the notice is cleared")
+            browser.go("")
+            browser.miss("All of it is done.")
+        browser.open("about:blank")

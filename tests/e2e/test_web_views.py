@@ -13,7 +13,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 
-from tests.e2e.browser import Browser, served
+from tests.e2e.browser import Browser, Server, served
 from tests.e2e.conftest import HOSTILE
 from tests.e2e.harness import Project, opened
 from tests.repositories import make_repository
@@ -222,7 +222,7 @@ def moments(page: Browser) -> list[str]:
     return found
 
 
-def test_a_click_on_a_lane_opens_that_moment(page: Browser) -> None:
+def test_a_click_on_a_lane_opens_that_moment(page: Browser, server: Server) -> None:
     wait_until(lambda: moments(page) == ["alice", "bob"], what="each member has a lane")
     page.run(
         "const bars = document.querySelectorAll('.lane[data-name=alice] .fill-working');"
@@ -230,7 +230,10 @@ def test_a_click_on_a_lane_opens_that_moment(page: Browser) -> None:
         " bars[0].getBoundingClientRect().left, clientY: 0 }))"
     )
     page.see("lead → alice")
-    assert page.run("return location.hash").startswith("#/member/alice%7Ctranscript%7C1")
+    name, tab, at = page.run("return decodeURIComponent(location.hash)").split("|")
+    assert (name, tab) == ("#/member/alice", "transcript")
+    (began, _), *_ = server.get("history?hours=6")["lanes"]["alice"]
+    assert abs(int(at) - began) < 60  # a pixel of six hours is twenty seconds
     page.see("Show the newest")
     page.go("")
     page.see("States over time")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from teamctl.web.asked import ACTIONS
 from teamd.files.paths import STATE_VARIABLE, TeamPaths
 from teamd.team import teams
 from tests.e2e.browser import Server, events, served, wait_for_mail
@@ -129,6 +130,23 @@ def test_a_read_only_link_cannot_act(project: Project) -> None:
         assert reading.get("session")["may_act"] is False
         assert reading.act("send", to="alice", text="x")[0] == 403
         assert server.act("send", to="alice", text="x") == (200, "sent to alice")
+
+
+@pytest.mark.parametrize("options", [(), ("--readonly",)])
+def test_a_read_only_link_is_refused_every_action(
+    project: Project, options: tuple[str, ...]
+) -> None:
+    project.enlist("alice")
+    with served(project, *options) as server:
+        token = server.get("session")["reading"] or server.token
+        reading = Server(f"http://{server.host}/#token={token}", 0)
+        values = {"id": "1", "name": "alice", "to": "alice", "owner": "alice"}
+        words = {"text": "x", "subject": "x", "role": "coder", "prompt": "x"}
+        before = _files(project)
+        for action in ACTIONS:
+            status, said = reading.act(action, **values, **words)
+            assert (status, "for reading only" in said) == (403, True), action
+        assert _files(project) == before
 
 
 def test_actions_of_the_page_equal_the_commands(server: Server, project: Project) -> None:

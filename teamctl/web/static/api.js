@@ -44,7 +44,7 @@ export async function act(what, facts) {
   return (await answer(await fetch(`${base}do/${what}`, posted))).text;
 }
 
-// Follow the events forever. `told(name, value, id)` gets each, `link(state, why)` the connection's state.
+// Follow the events forever. `told(name, value, id)` gets each, `link(state, why)` the connection's state, with the server's sentence if it refuses.
 export async function follow(told, link) {
   let failures = 0;
   for (;;) {
@@ -60,7 +60,7 @@ export async function follow(told, link) {
     } catch (error) {
       failures += 1;
       if (error.status === 401) {
-        link('refused', error.message);
+        link('refused');
         await change(used);
         failures = 0;
         continue;
@@ -69,7 +69,7 @@ export async function follow(told, link) {
         failures = 0;
         continue;
       }
-      link('lost', error.message);
+      link('lost', error.status ? error.message : ''); // without a status, nobody answered
     }
     await new Promise((go) => { setTimeout(go, PAUSES[Math.min(failures, PAUSES.length) - 1]); });
   }

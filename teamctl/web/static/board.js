@@ -5,6 +5,7 @@ import { ago, clock, many } from './format.js';
 import { filled } from './charts.js';
 import { markdown } from './markdown.js';
 import { room } from './overview.js';
+import { noteSeen } from './waiting.js';
 
 const COLUMNS = { pending: 'To do', in_progress: 'In progress', checking: 'Checking', completed: 'Completed' };
 const ORDER = ['pending', 'in_progress', 'completed']; // a person moves to these; checks run by themselves
@@ -57,6 +58,7 @@ export function board({ known, root }) {
   return {
     draw() {
       const tasks = known.board?.tasks ?? [];
+      noteSeen(known);
       const column = ([status, title]) => {
         const own = tasks.filter((one) => one.status === status);
         if (status === 'completed') own.sort((a, b) => (a.updated < b.updated ? 1 : -1));

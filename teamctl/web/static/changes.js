@@ -1,13 +1,13 @@
 // The changes of the whole team as one diff, with comments that become mail; and the merge queue.
 import { get } from './api.js';
 import { attempt, confirmed, deliver, doing, form, latest, once, open, seldom } from './acts.js';
-import { button, card, empty, field, h, head, icon, segments, steady } from './dom.js';
+import { button, card, empty, field, h, head, icon, own, segments, steady } from './dom.js';
 import { ago, many } from './format.js';
 import { files, parse } from './diff.js';
 import { who } from './overview.js';
 
 // The members with a working copy, each with the state of it.
-const withCopies = (known) => (known.team?.members ?? []).filter((one) => known.copies?.[one.name]).map((one) => ({ ...one, worktree: known.copies[one.name] }));
+const withCopies = (known) => (known.team?.members ?? []).map((one) => ({ ...one, worktree: own(known.copies, one.name) })).filter((one) => one.worktree);
 const changed = (one) => Boolean(one.worktree?.ahead || one.worktree?.uncommitted);
 
 export function changes({ known, redraw }) {
@@ -18,7 +18,7 @@ export function changes({ known, redraw }) {
   let edits = 0;
   let only = '';
   // The diff of a member may be another one once its copy or its conversation has changed.
-  const state = (one) => JSON.stringify([one.worktree, known.sizes?.transcripts?.[one.name]]);
+  const state = (one) => JSON.stringify([one.worktree, own(known.sizes?.transcripts, one.name)]);
   const look = latest(async () => {
     for (const one of withCopies(known)) {
       const now = state(one);

@@ -1,5 +1,5 @@
 // Pictures: lanes of states, columns and areas over time, and the traffic of mail. Plain SVG.
-import { h, hue, initial, svg, to } from './dom.js';
+import { h, hue, initial, own, svg, to } from './dom.js';
 import { clock, count, hour, seconds } from './format.js';
 
 const ROW = 28;
@@ -50,7 +50,7 @@ const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…
 
 // The states of a member as spans; the last is the present state.
 export function spansOf({ lanes: found, until }, { name, state, since }) {
-  const points = [...(found[name] ?? [])];
+  const points = [...(own(found, name) ?? [])];
   const from = Math.min(until, seconds(since) || until);
   if (points.length && points.at(-1)[1] !== state) points.push([Math.max(points.at(-1)[0], from), state]);
   return points.map(([at, what], n) => [at, points[n + 1]?.[0] ?? until, what]).filter(([at, end]) => end > at);

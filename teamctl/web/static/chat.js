@@ -7,6 +7,7 @@ import { conversation } from './conversation.js';
 import { growing } from './growing.js';
 import { markdown } from './markdown.js';
 import { doing, refusal, who } from './overview.js';
+import { noteSeen } from './waiting.js';
 
 export function chat({ known, redraw }) {
   const name = 'lead';
@@ -24,6 +25,7 @@ export function chat({ known, redraw }) {
       ready();
       const one = lead();
       const { team } = known;
+      if (one) noteSeen(known);
       const others = team.members.filter((other) => other.name !== name);
       return [
         head('Chat', one ? h('span.note', {}, 'with ', one.role === 'lead' ? 'the lead' : one.role, ` · ${usd(one.usd)}`) : null),

@@ -107,6 +107,9 @@ export function steady(build) {
   };
 }
 
+// A value by a name that an agent or a person chose: "constructor" is the name of a teammate, too.
+export const own = (object, name) => (object && Object.hasOwn(object, name) ? object[name] : undefined);
+
 // A text with commands in backquotes.
 export const coded = (text) => String(text).split('`').map((part, n) => (n % 2 ? h('code', {}, part) : part));
 
@@ -127,7 +130,7 @@ const ICONS = {
   overview: 'M2 2h5v6H2zM9 2h5v3H9zM9 8h5v6H9zM2 11h5v3H2z', chat: 'M2 3h12v8H7l-3 3v-3H2z', mail: 'M2 3h12v10H2zM2 4l6 5 6-5', board: 'M2 2h3v12H2zM6.5 2h3v8h-3zM11 2h3v5h-3z',
   queue: 'M4 2v12M4 6c0 4 8 1 8 6M12 2v4M2 4l2-2 2 2M10 10l2 2 2-2', changes: 'M4 2h6l3 3v9H4zM6.5 8h4M8.5 6v4M6.5 12h4', usage: 'M2 14h12M3.5 11V8M8 11V3M12.5 11V6', log: 'M2 4h12M2 8h12M2 12h8', help: 'M5.5 6a2.5 2.5 0 1 1 3.5 2.300c-.8.4-1 .9-1 1.700M8 12.5v.5',
   play: 'M5 3l7 5-7 5z', circle: 'M8 3.5a4.5 4.5 0 1 1 0 9 4.5 4.5 0 0 1 0-9', hand: 'M8 2.5v7M8 12v1', pause: 'M5.5 3v10M10.5 3v10', cross: 'M4 4l8 8M12 4l-8 8', square: 'M4 4h8v8H4z', check: 'M3 8.5l3.5 3.5L13 4.5',
-  bell: 'M4 11V7a4 4 0 0 1 8 0v4l1 1.5H3zM7 14h2', plus: 'M8 3v10M3 8h10', search: 'M7 2.5a4.5 4.5 0 1 1 0 9 4.5 4.5 0 0 1 0-9M10.5 10.5L14 14', send: 'M2 8l12-5-4 11-3-5z', link: 'M6 10l4-4M7 4l2-2 5 5-2 2M9 12l-2 2-5-5 2-2', menu: 'M2 4h12M2 8h12M2 12h12', sun: 'M8 5a3 3 0 1 1 0 6 3 3 0 0 1 0-6M8 1v1.5M8 13.5V15M1 8h1.5M13.5 8H15M3 3l1 1M12 12l1 1M13 3l-1 1M4 12l-1 1',
+  bell: 'M4 11V7a4 4 0 0 1 8 0v4l1 1.5H3zM7 14h2', plus: 'M8 3v10M3 8h10', search: 'M7 2.5a4.5 4.5 0 1 1 0 9 4.5 4.5 0 0 1 0-9M10.5 10.5L14 14', send: 'M2 8l12-5-4 11-3-5z', link: 'M6 10l4-4M7 4l2-2 5 5-2 2M9 12l-2 2-5-5 2-2',
 };
 
 export const icon = (name) => svg('svg', { class: 'icon', viewBox: '0 0 16 16', 'aria-hidden': 'true', 'data-icon': name }, svg('path', { d: ICONS[name] ?? ICONS.circle }));

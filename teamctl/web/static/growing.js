@@ -1,43 +1,50 @@
 // The lines of a growing file: its end or a moment first, earlier lines on demand, new lines as they come.
 import { get } from './api.js';
 import { announce, latest } from './acts.js';
-import { button, h, steady } from './dom.js';
+import { button, h, own, steady } from './dom.js';
+
+const MOST = 5000; // records; then the first window is dropped, and `Earlier` loads it again
 
 export function growing(what, sizes, { known, name, redraw, at = 0 }, show) {
-  let [start, end, found] = [0, -1, []];
+  let windows = []; // answers of the server, each of which begins where the one before it ends
   let version = 0;
   const drawn = steady(show);
   let fixed = at; // shows a moment: nothing is read on until the person asks
-  const size = () => known.sizes?.[sizes]?.[name] ?? 0;
+  const size = () => own(known.sizes?.[sizes], name) ?? 0;
   const isNear = () => innerHeight + scrollY >= document.body.scrollHeight - 160;
-  const add = (answer, above) => {
-    const first = end < 0;
-    const near = !above && !fixed && isNear();
-    if (above) [start, found] = [answer.start, [...answer.records, ...found]];
-    else if (first || answer.start !== end) [start, end, found] = [answer.start, answer.end, answer.records];
-    else [end, found] = [answer.end, [...found, ...answer.records].slice(-5000)];
-    version += 1;
-    redraw();
-    if (near) requestAnimationFrame(() => requestAnimationFrame(() => scrollTo({ top: document.body.scrollHeight })));
-    if (first && fixed) requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector('.aimed')?.scrollIntoView({ block: 'center' })));
+  const later = (work) => requestAnimationFrame(() => requestAnimationFrame(work));
+  const set = (next) => { windows = next; version += 1; redraw(); };
+  const ask = async () => {
+    const last = windows.at(-1);
+    return [last, await get(what, last ? { name, behind: last.end } : fixed ? { name, at: fixed } : { name })];
   };
-  const facts = () => (end >= 0 ? { name, behind: end } : fixed ? { name, at: fixed } : { name });
-  const look = latest(() => get(what, facts()), (answer) => {
-    if (end < 0 || answer.end !== end) add(answer, false);
-    if (!fixed && answer.end < size() && answer.records.length) look();
+  const look = latest(ask, ([last, answer]) => {
+    if (last !== windows.at(-1)) return look(); // other lines were asked for meanwhile
+    if (last && answer.end === last.end) return null;
+    const near = !fixed && isNear();
+    const next = last && answer.start === last.end ? [...windows, answer] : [answer]; // or the file is a new one
+    for (let all = next.reduce((sum, one) => sum + one.records.length, 0); next.length > 1 && all - next[0].records.length >= MOST;) all -= next.shift().records.length;
+    set(next);
+    if (near) later(() => scrollTo({ top: document.body.scrollHeight }));
+    if (!last && fixed) later(() => document.querySelector('.aimed')?.scrollIntoView({ block: 'center' }));
+    return !fixed && answer.end < size() && look();
   });
-  const above = () => get(what, { name, before: start }).then((answer) => add(answer, true), (error) => announce(error.message, true));
+  const above = () => {
+    const [first] = windows;
+    return get(what, { name, before: first.start }).then((answer) => windows[0] === first && answer.end === first.start && set([answer, ...windows]), (error) => announce(error.message, true));
+  };
   const newest = () => {
-    [start, end, found, fixed] = [0, -1, [], 0];
+    [windows, fixed] = [[], 0];
     look();
   };
+  const records = () => windows.flatMap((one) => one.records);
   look();
   return {
-    told: (part) => part === 'sizes' && !fixed && size() !== end && look(),
+    told: (part) => part === 'sizes' && !fixed && size() !== windows.at(-1)?.end && look(),
     draw: () => [
-      start > 0 ? h('p', { 'data-key': 'earlier' }, button('Earlier', above)) : null,
-      end < 0 ? h('p.empty', {}, 'Loading …') : found.length ? drawn(version, found) : h('p.empty', {}, 'Nothing yet.'),
-      fixed && end >= 0 ? h('p', { 'data-key': 'newest' }, button('Show the newest', newest)) : null,
+      windows[0]?.start > 0 ? h('p', { 'data-key': 'earlier' }, button('Earlier', above)) : null,
+      !windows.length ? h('p.empty', {}, 'Loading …') : windows.some((one) => one.records.length) ? drawn(version, records()) : h('p.empty', {}, 'Nothing yet.'),
+      fixed && windows.length ? h('p', { 'data-key': 'newest' }, button('Show the newest', newest)) : null,
     ],
   };
 }

@@ -1,7 +1,7 @@
 // The page: the known state, the current view, and the shell around all views.
 import { chooseTeam, follow, get, hasToken, takeToken } from './api.js';
 import { ask, attempt, announce, forgive } from './acts.js';
-import { button, choose, fill, h, icon, to } from './dom.js';
+import { button, card, choose, coded, fill, h, head, icon, to } from './dom.js';
 import { overview } from './overview.js';
 import { bar, drawer, inform, offerNotifications, waitingFor } from './waiting.js';
 import { chat } from './chat.js';
@@ -90,8 +90,13 @@ function draw() {
   bar($('bar'), known, shown.name);
   drawer.draw(known);
   entitle();
-  if (shown?.draw) fill($('main'), shown.draw());
+  if (!known.team.members && !TEAMLESS.has(shown?.name)) fill($('main'), damaged(known.team.trouble));
+  else if (shown?.draw) fill($('main'), shown.draw());
 }
+
+const TEAMLESS = new Set(['help', 'lesson', 'roster', 'way']); // the views that need no roster
+
+const damaged = (trouble) => [head('The team cannot be read'), card('', h('p.bad', {}, coded(trouble)), h('p.note', {}, coded('`teamctl doctor` checks the team. This view comes back once it can be read.')))];
 
 // The sidebar: the views, the teams of this person, and settings of the page.
 function shell() {
@@ -145,9 +150,9 @@ function told(name, value, id) {
 
 const LINES = { open: '', lost: 'The server does not answer. Trying again …', refused: 'This link is of a server that has ended.' };
 
-function link(state) {
+function link(state, why = '') {
   $('link').className = state === 'open' ? '' : 'bad';
-  fill($('link'), LINES[state]);
+  fill($('link'), why ? `The server refuses: ${why}. Trying again …` : LINES[state]);
   fill($('login'), state === 'refused' ? login() : null);
 }
 

@@ -1,7 +1,7 @@
 // One teammate: its live conversation, mail, log, changes and limits, and the actions on it.
 import { get } from './api.js';
-import { able, ask, confirmed, doing, form, latest } from './acts.js';
-import { avatar, card, coded, empty, h, segments, to } from './dom.js';
+import { able, ask, confirmed, doing, form, latest, seldom } from './acts.js';
+import { avatar, card, coded, empty, h, own, segments, to } from './dom.js';
 import { ago, count, percent, state, usd } from './format.js';
 import { meter } from './charts.js';
 import { conversation } from './conversation.js';
@@ -14,7 +14,7 @@ const TABS = { transcript: 'Conversation', mail: 'Mail', diff: 'Changes', limits
 
 export function member({ known, argument, redraw }) {
   const [name, wanted, at] = argument.split('|');
-  let tab = TABS[wanted] ? wanted : 'transcript';
+  let tab = own(TABS, wanted) ? wanted : 'transcript';
   let shown = TAB[tab]({ known, name, redraw, at: Number(at) || 0 });
   const pick = (next) => {
     shown.close?.();
@@ -75,7 +75,7 @@ const lines = (found) => h('ol.plain.lines', {}, found.map((one, n) => {
   return h(`li${level === 'error' ? '.bad' : ''}`, { 'data-key': `${time} ${n}` }, h('time.note', {}, time), ' ', h('strong', {}, event), ` ${rest}`, traceback ? h('pre', {}, traceback) : null);
 }));
 
-function own({ known, name, redraw }) {
+function ownMail({ known, name, redraw }) {
   let found = null;
   const look = latest(() => get('mail', { name }), (answer) => { found = answer.messages; redraw(); });
   look();
@@ -85,11 +85,14 @@ function own({ known, name, redraw }) {
 function diff({ known, name, redraw }) {
   let found = null;
   let trouble = '';
-  const own = (known.roster?.members ?? []).find((other) => other.name === name);
-  if (own && !own.worktree) return { draw: () => card('', empty(`${name} has no working copy of its own.`, 'It works in the folder of the team; `git diff` there shows all changes.')) };
-  const look = () => get('diff', { name }).then((answer) => { [found, trouble] = [answer, '']; }, (error) => { trouble = error.message; }).then(redraw);
+  const entry = (known.roster?.members ?? []).find((other) => other.name === name);
+  if (entry && !entry.worktree) return { draw: () => card('', empty(`${name} has no working copy of its own.`, 'It works in the folder of the team; `git diff` there shows all changes.')) };
+  const look = latest(() => get('diff', { name }).then((answer) => { [found, trouble] = [answer, '']; }, (error) => { trouble = error.message; }), redraw);
+  const pace = seldom(look, 2000);
   look();
   return {
+    told: (part) => part === 'sizes' && pace.look(),
+    close: pace.close,
     draw: () => [trouble && h('p.bad', {}, trouble), found ? [h('p.note', {}, `on ${found.branch} · `, h('a', { href: to('changes') }, 'comment on it in Changes')), files(found)] : trouble ? null : h('p.empty', {}, 'Loading …')],
   };
 }
@@ -109,4 +112,4 @@ function limits({ known, name }) {
   };
 }
 
-const TAB = { transcript, mail: own, log, diff, limits };
+const TAB = { transcript, mail: ownMail, log, diff, limits };

@@ -46,8 +46,8 @@ function overTime(found, members, known, width, hours, pick) {
   const top = h('div.top', {}, h('h2', {}, 'Cost over time'), segments('How far back', HOURS, hours, pick));
   if (!found) return h('section.card', { 'data-key': 'time' }, top, h('p.empty', {}, 'Loading …'));
   const names = Object.keys(found.use);
-  const rate = Object.fromEntries(members.map((one) => [one.name, one.tokens ? (one.usd ?? 0) / one.tokens : 0]));
-  const priced = names.some((name) => rate[name]);
+  const rate = new Map(members.map((one) => [one.name, one.tokens ? (one.usd ?? 0) / one.tokens : 0]));
+  const priced = names.some((name) => rate.get(name));
   const length = found.use[names[0]]?.length ?? 0;
   const step = (found.until - found.since) / length;
   const value = priced ? (amount) => `$${amount.toFixed(amount && amount < 0.1 ? 3 : 2)}` : count;
@@ -56,7 +56,7 @@ function overTime(found, members, known, width, hours, pick) {
     return {
       label: hour(from), parts: names.map((name) => {
         const tokens = found.use[name].slice(n * GROUP, (n + 1) * GROUP).reduce((sum, one) => sum + one, 0);
-        const amount = priced ? tokens * (rate[name] ?? 0) : tokens;
+        const amount = priced ? tokens * (rate.get(name) ?? 0) : tokens;
         return { value: amount, hue: hue(name, known.team?.members), title: `${name}, ${hour(from)} to ${hour(from + GROUP * step)}: ${value(amount)}` };
       }),
     };

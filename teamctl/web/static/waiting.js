@@ -1,6 +1,7 @@
 // Requests and notices for the person: the slim bar, the drawer, the list, and notifications.
+import { act } from './api.js';
 import { able, announce, doing } from './acts.js';
-import { avatar, button, coded, fill, h, icon, to } from './dom.js';
+import { avatar, button, coded, fill, h, icon, own, to } from './dom.js';
 import { ago } from './format.js';
 import { markdown } from './markdown.js';
 import { refusal } from './overview.js';
@@ -12,10 +13,20 @@ let before = null;
 export const waitingFor = (known) => (known.team?.requests ?? []).filter((one) => one.yours);
 const needsOf = (known) => (known.team?.notices ?? []).filter((one) => one.kind !== 'waiting');
 
+let seen = 0;
+
+// Clear the notice that the work is done, as `teamctl chat` and `teamctl tasks` do: the person looks at it.
+export function noteSeen(known) {
+  const { time } = needsOf(known).find((one) => one.kind === 'finished') ?? {};
+  if (!time || time === seen || document.hidden || !known.may) return;
+  seen = time;
+  act('seen', {}).catch(() => { seen = 0; });
+}
+
 // One line about what waits, on every view but the overview, which has the whole list.
 export function bar(place, known, view) {
   const asked = waitingFor(known);
-  const words = asked.length === 1 ? `1 waits for you: ${asked[0].from} ${KINDS[asked[0].type] ?? asked[0].type}` : `${asked.length} wait for you: ${[...new Set(asked.map((one) => one.from))].join(', ')}`;
+  const words = asked.length === 1 ? `1 waits for you: ${asked[0].from} ${own(KINDS, asked[0].type) ?? asked[0].type}` : `${asked.length} wait for you: ${[...new Set(asked.map((one) => one.from))].join(', ')}`;
   fill(place, asked.length && view ? [h('p', {}, icon('hand'), ' ', words), button('Show', () => drawer.open(known), { 'aria-label': 'Show what waits for you' })] : null);
 }
 
@@ -55,7 +66,7 @@ function request(one, known) {
   const cut = (one.type !== 'push' && one.content.length > one.what.length) || one.what.length > SHORT;
   const what = ['permission_request', 'push'].includes(one.type) || one.what.length <= SHORT ? one.what : `${one.what.slice(0, SHORT)}…`;
   return h('li', { 'data-key': one.id },
-    h('p.who', {}, avatar(one.from, known.team.members), h('span', {}, h('a', { href: to('member', one.from) }, one.from), ` ${KINDS[one.type] ?? one.type} · `, h('span.note', {}, ago(one.asked), ' ago · ', h('code', {}, one.id)))),
+    h('p.who', {}, avatar(one.from, known.team.members), h('span', {}, h('a', { href: to('member', one.from) }, one.from), ` ${own(KINDS, one.type) ?? one.type} · `, h('span.note', {}, ago(one.asked), ' ago · ', h('code', {}, one.id)))),
     plan ? h('div.asked', {}, markdown(one.what)) : h('pre.asked', {}, what),
     cut && !plan && h('details.note', {}, h('summary', {}, 'All of it'), h('pre', {}, one.content)),
     known.may ? answers(one) : h('p.note', {}, h('code', {}, one.approve_command)));
