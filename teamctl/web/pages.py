@@ -22,10 +22,10 @@ from starlette.types import Receive, Scope, Send
 
 from teamctl.actions import TeamActions
 from teamctl.mail.team_mail import TeamMail
-from teamctl.web.asked import ACTIONS, Asked
 from teamctl.web.changes import diff_of_copy, diff_of_entry
 from teamctl.web.guard import Json, Tokens
 from teamctl.web.history import TeamHistory
+from teamctl.web.page_actions import ACTIONS, ActionValues
 from teamctl.web.parts import parts
 from teamctl.web.projects import find_team, key_of, list_teams
 from teamctl.web.watcher import EventLog, PartsWatcher
@@ -250,8 +250,8 @@ class TeamPages:
         return to_json(read_before(path, before))
 
     async def _act(self, name: str, request: Request) -> Response:
-        asked = Asked(await _read(request))
-        work = partial(ACTIONS[name], TeamActions(self._choice), asked)
+        values = ActionValues(await _read(request))
+        work = partial(ACTIONS[name], TeamActions(self._choice), values)
         outcome = await anyio.to_thread.run_sync(work, limiter=self._limiter)
         return Json({"text": self._paths.add_team_option(outcome.sentence())})
 

@@ -125,8 +125,8 @@ def test_the_number_of_a_line_comments_on_the_line_that_is_shown(script: Browser
 
 # Sends a message three times; the answer to the first is lost.
 SEND: Final = """
-return import('/acts.js').then(async ({ doing, once }) => {
-  const send = () => doing('send', once({ to: 'ann', text: 'Go on.' }));
+return import('/acts.js').then(async ({ perform, once }) => {
+  const send = () => perform('send', once({ to: 'ann', text: 'Go on.' }));
   const kept = window.fetch;
   window.fetch = async (...facts) => { await kept(...facts); throw new TypeError('lost'); };
   const first = await send();

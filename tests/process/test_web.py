@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from teamctl.web.asked import ACTIONS
+from teamctl.web.page_actions import ACTIONS
 from teamd.files.paths import STATE_VARIABLE, TeamPaths
 from teamd.team import teams
 from tests.e2e.browser import Server, events, served, wait_for_mail

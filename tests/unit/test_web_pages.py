@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from teamctl.web.asked import Asked
+from teamctl.web.page_actions import ActionValues
 from teamctl.web.server import Connection, ConnectionLimit, allow_descriptors
 from teamctl.web.windows import LONGEST, read_before, read_behind, to_json
 from teamd.errors import StoreError, WrongUsage
@@ -18,15 +18,15 @@ from teamd.errors import StoreError, WrongUsage
 
 @pytest.mark.parametrize("given", [3, 0.5, 0])
 def test_an_amount_may_be_any_number(given: float) -> None:
-    assert Asked({"usd": given}).amount("usd") == given
-    assert Asked({}).amount("usd") is None
+    assert ActionValues({"usd": given}).amount("usd") == given
+    assert ActionValues({}).amount("usd") is None
 
 
 @pytest.mark.parametrize("given", ["3", True, [], {}])
 def test_an_amount_that_is_not_a_number_is_refused(given: object) -> None:
     """`true` would count as 1."""
     with pytest.raises(WrongUsage, match=r"^usd has to be a number$"):
-        Asked({"usd": given}).amount("usd")
+        ActionValues({"usd": given}).amount("usd")
 
 
 class Counted:

@@ -45,3 +45,11 @@ def test_the_page_has_no_inline_code_or_style() -> None:
     assert re.findall(r"<script(?![^>]* src=)", page) == []
     assert "<style" not in page
     assert not re.search(r'\s(on[a-z]+|style)="', page)
+
+
+def test_every_icon_is_used() -> None:
+    (drawn,) = re.findall(r"const ICONS = \{(.*?)\n\};", FILES["/dom.js"], re.DOTALL)
+    names = set(re.findall(r"(\w+): 'M", drawn))
+    used = set(re.findall(r"'(\w+)'", "".join(FILES[script] for script in SCRIPTS)))
+    assert len(names) > 10
+    assert names <= used

@@ -30,7 +30,7 @@ export async function attempt(work, silent = false) {
   }
 }
 
-export const doing = (what, facts) => attempt(() => deliver(what, facts));
+export const perform = (what, facts) => attempt(() => deliver(what, facts));
 
 // Show a dialog; return the text of the button that closed it, or an empty string.
 export function ask(title, content, words, kind = 'primary') {
@@ -46,7 +46,7 @@ export function ask(title, content, words, kind = 'primary') {
 }
 
 // Show a form in a dialog, which closes when the form was accepted; or other content, until it is closed.
-export function open(title, content) {
+export function openDialog(title, content) {
   const dialog = $('dialog');
   const close = (word) => button(word, () => dialog.close(''), { class: 'plain' });
   dialog.replaceChildren(h('h2', { id: 'asked' }, title), content);
@@ -82,7 +82,7 @@ export function form(label, fields, word, what, values, why = '') {
       return;
     }
     const found = Object.fromEntries([...new FormData(sent)].map(([key, value]) => [key, value === 'on' ? true : value]));
-    if (!await doing(what, values(found))) return;
+    if (!await perform(what, values(found))) return;
     sent.reset();
     sent.closest('dialog')?.close('');
   };

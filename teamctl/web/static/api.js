@@ -44,23 +44,23 @@ export async function act(what, facts) {
   return (await answer(await fetch(`${base}do/${what}`, posted))).text;
 }
 
-// Follow the events forever. `told(name, value, id)` gets each, `link(state, why)` the connection's state, with the server's sentence if it refuses.
-export async function follow(told, link) {
+// Follow the events forever. `told(name, value, id)` gets each, `report(state, why)` the connection's state, with the server's sentence if it refuses.
+export async function follow(told, report) {
   let failures = 0;
   for (;;) {
     const used = token;
     const asked = base;
     try {
       await stream((event) => {
-        if (!failures) link('open');
+        if (!failures) report('open');
         failures = 0;
         told(event.name, event.data, event.id);
-      }, () => { failures = 0; link('open'); });
+      }, () => { failures = 0; report('open'); });
       failures = Math.max(failures, 1); // the server closed the stream, or ended
     } catch (error) {
       failures += 1;
       if (error.status === 401) {
-        link('refused');
+        report('refused');
         await change(used);
         failures = 0;
         continue;
@@ -69,7 +69,7 @@ export async function follow(told, link) {
         failures = 0;
         continue;
       }
-      link('lost', error.status ? error.message : ''); // without a status, nobody answered
+      report('lost', error.status ? error.message : ''); // without a status, nobody answered
     }
     await new Promise((go) => { setTimeout(go, PAUSES[Math.min(failures, PAUSES.length) - 1]); });
   }

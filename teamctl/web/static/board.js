@@ -1,5 +1,5 @@
 // The board by columns: add, open, claim and move tasks, by mouse and by keys.
-import { announce, ask, confirmed, doing, form, once, open } from './acts.js';
+import { announce, ask, confirmed, perform, form, once, openDialog } from './acts.js';
 import { avatar, button, card, empty, field, h, head, icon } from './dom.js';
 import { ago, clock, many } from './format.js';
 import { filled } from './charts.js';
@@ -16,13 +16,13 @@ export function board({ known, root }) {
   const claim = async (task) => {
     const choice = h('select', { name: 'owner' }, names().map((name) => h('option', {}, name)));
     if (!names().length) return announce('Nobody is in the team who could take it.', true);
-    if (await ask(`Who takes task ${task.id}?`, [field('Owner', choice)], ['Claim', 'Cancel']) === 'Claim') await doing('claim-task', { id: task.id, owner: choice.value });
+    if (await ask(`Who takes task ${task.id}?`, [field('Owner', choice)], ['Claim', 'Cancel']) === 'Claim') await perform('claim-task', { id: task.id, owner: choice.value });
     return focus(task.id);
   };
   const move = async (task, status) => {
     if (!status || status === task.status) return;
     if (status === 'in_progress' && !task.owner) await claim(task);
-    else await doing('change-task', { id: task.id, status });
+    else await perform('change-task', { id: task.id, status });
     focus(task.id);
   };
   const pressed = (event) => {
@@ -47,11 +47,11 @@ export function board({ known, root }) {
   };
   const show = (event) => {
     const task = find(event.currentTarget.closest('li').dataset.id);
-    if (task) open(`${task.id} · ${task.subject}`, details(task, known, { claim, move }));
+    if (task) openDialog(`${task.id} · ${task.subject}`, details(task, known, { claim, move }));
   };
   const item = (task) => h('li.task', { 'data-key': `task ${task.id}`, 'data-id': task.id, draggable: known.may ? 'true' : null, ondragstart: drag, onkeydown: pressed },
     button(task.subject, show), h('div.bar', {}, h('span', {}, task.id), task.owner ? [avatar(task.owner, known.team.members), task.owner] : task.role ? `for a ${task.role}` : null, tags(task)));
-  const add = () => open('Add a task', form('Add a task', [
+  const add = () => openDialog('Add a task', form('Add a task', [
     field('Subject', h('input', { name: 'subject', required: true, autocomplete: 'off' })), field('Description', h('textarea', { name: 'description', rows: 4 })),
     field('Only for the role', h('input', { name: 'role', autocomplete: 'off' })), field('Check: a command that must pass', h('input', { name: 'check', autocomplete: 'off' })),
   ], 'Add', 'add-task', once));
@@ -89,7 +89,7 @@ function details(task, known, { claim, move }) {
     dialog.addEventListener('close', work, { once: true });
     dialog.close('');
   };
-  const remove = async () => { if (await confirmed(`Delete task ${task.id}?`, 'Delete')) doing('change-task', { id: task.id, status: 'deleted' }); };
+  const remove = async () => { if (await confirmed(`Delete task ${task.id}?`, 'Delete')) perform('change-task', { id: task.id, status: 'deleted' }); };
   const next = { pending: ['completed'], in_progress: ['pending', 'completed'], checking: ['pending'], completed: ['pending'] }[task.status] ?? [];
   return h('div', {},
     h('p.note', {}, [COLUMNS[task.status] ?? task.status, task.owner && `owner ${task.owner}`, task.role && `role ${task.role}`, task.created_by && `from ${task.created_by}`].filter(Boolean).join(' · '), task.updated ? [' · changed ', ago(task.updated), ' ago'] : null),

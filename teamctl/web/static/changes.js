@@ -1,6 +1,6 @@
 // The changes of the whole team as one diff, with comments that become mail; and the merge queue.
 import { get } from './api.js';
-import { attempt, confirmed, deliver, doing, form, latest, once, open, seldom } from './acts.js';
+import { attempt, confirmed, deliver, form, latest, once, openDialog, perform, seldom } from './acts.js';
 import { button, card, empty, field, h, head, icon, own, segments, steady } from './dom.js';
 import { ago, many } from './format.js';
 import { files, parse } from './diff.js';
@@ -97,7 +97,7 @@ function group(notes) {
 function section(one, found, known, remarks) {
   const { branch, ahead, uncommitted, trouble } = one.worktree;
   const facts = [branch, ahead ? many(ahead, 'commit') : '', uncommitted ? `${many(uncommitted, 'file')} not committed` : ''].filter(Boolean).join(' · ');
-  return h('section.card', { 'data-key': one.name }, h('div.top', {}, who(one.name, known.team.members, facts), known.may && ahead ? button('Add to the queue', () => doing('enqueue', { name: one.name })) : null),
+  return h('section.card', { 'data-key': one.name }, h('div.top', {}, who(one.name, known.team.members, facts), known.may && ahead ? button('Add to the queue', () => perform('enqueue', { name: one.name })) : null),
     trouble || found?.trouble ? h('p.bad', {}, trouble || found.trouble) : found ? files(found, known.may ? remarks : null) : h('p.note', {}, 'Loading …'));
 }
 
@@ -113,7 +113,7 @@ export function queue({ known, redraw }) {
   const entry = (one) => {
     const found = diffs.get(one.id);
     return h('li.card', { 'data-key': one.id }, h('div.top', {}, who(one.teammate, known.team.members, one.task ? `task ${one.task}` : `entry ${one.id}`), h('div.bar', {}, h(`span.tag${TAGS[one.state] ? `.${TAGS[one.state]}` : ''}`, {}, one.state), h('code', {}, (one.merge ?? one.commit).slice(0, 12)), h('span.note', {}, ago(one.when)),
-      known.may && ['waiting', 'checking'].includes(one.state) ? button('Remove', async () => { if (await confirmed(`Remove ${one.teammate}'s work from the queue? It stays in the working copy.`, 'Remove')) doing('dequeue', { id: one.id }); }, { class: 'danger', 'aria-label': `Remove entry ${one.id}` }) : null)),
+      known.may && ['waiting', 'checking'].includes(one.state) ? button('Remove', async () => { if (await confirmed(`Remove ${one.teammate}'s work from the queue? It stays in the working copy.`, 'Remove')) perform('dequeue', { id: one.id }); }, { class: 'danger', 'aria-label': `Remove entry ${one.id}` }) : null)),
     one.why ? h('p', {}, one.why) : null,
     h('details', { ontoggle: load(one.id) }, h('summary', {}, 'Changes'), found === undefined || found === null ? h('p.note', {}, 'Loading …') : found.trouble ? h('p.bad', {}, found.trouble) : files(found)));
   };
@@ -123,7 +123,7 @@ export function queue({ known, redraw }) {
       const waits = there.filter((one) => ['waiting', 'checking'].includes(one.state));
       const past = there.filter((one) => !waits.includes(one)).toReversed();
       const names = withCopies(known).map((one) => one.name);
-      const add = () => open('Add to the queue', form('Add to the queue', field('Whose commits', h('select', { name: 'name' }, names.map((name) => h('option', {}, name)))), 'Add', 'enqueue', (facts) => facts));
+      const add = () => openDialog('Add to the queue', form('Add to the queue', field('Whose commits', h('select', { name: 'name' }, names.map((name) => h('option', {}, name)))), 'Add', 'enqueue', (facts) => facts));
       return [
         head('Queue', known.may && names.length ? button([icon('plus'), 'Add to the queue'], add, { class: 'primary' }) : null),
         known.queue?.trouble && h('p.bad', {}, known.queue.trouble),

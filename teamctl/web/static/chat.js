@@ -1,12 +1,12 @@
 // The conversation with the agent that leads the team.
 import { get } from './api.js';
-import { able, doing as act, latest, once } from './acts.js';
+import { able, latest, once, perform } from './acts.js';
 import { avatar, card, empty, h, head, icon } from './dom.js';
 import { ago, state, usd } from './format.js';
 import { conversation } from './conversation.js';
 import { growing } from './growing.js';
 import { markdown } from './markdown.js';
-import { doing, refusal, who } from './overview.js';
+import { activity, refusal, who } from './overview.js';
 import { noteSeen } from './waiting.js';
 
 export function chat({ known, redraw }) {
@@ -34,7 +34,7 @@ export function chat({ known, redraw }) {
             one ? [talk.draw(), live && h('div.entry', { 'data-key': 'live', 'aria-live': 'off' }, avatar(name, team.members), h('p.by', {}, h('strong', {}, name), h('span.note', {}, 'writes …')), h('div.body', {}, markdown(live)))]
               : card('', empty('No agent leads this team yet.', 'Your first message starts one. It can spawn teammates, hand out tasks and review plans; you talk only to it.')),
             known.may && h('div.composer', { 'data-key': 'composer' }, status(one, team), say(team))),
-          h('aside', { 'aria-label': 'The team' }, card('The team', others.length ? h('ul.plain.people', {}, others.map((other) => h('li', { 'data-key': other.name }, h('p', {}, who(other.name, team.members, [state(other.state), ' ', ago(other.since)])), doing(other, team) ? h('p.note', {}, h('span.cut', {}, doing(other, team))) : null))) : h('p.note', {}, 'The lead has spawned nobody yet.')))),
+          h('aside', { 'aria-label': 'The team' }, card('The team', others.length ? h('ul.plain.people', {}, others.map((other) => h('li', { 'data-key': other.name }, h('p', {}, who(other.name, team.members, [state(other.state), ' ', ago(other.since)])), activity(other, team) ? h('p.note', {}, h('span.cut', {}, activity(other, team))) : null))) : h('p.note', {}, 'The lead has spawned nobody yet.')))),
       ];
     },
   };
@@ -43,8 +43,8 @@ export function chat({ known, redraw }) {
 function status(one, team) {
   if (!one) return null;
   const why = refusal(team, one);
-  return h('div.status', {}, state(one.state), ' for ', ago(one.since), doing(one, team) ? h('code', {}, doing(one, team)) : null,
-    one.state === 'working' ? able('Interrupt', () => act('interrupt', { name: 'lead', text: '' }), why, { class: 'plain' }) : null);
+  return h('div.status', {}, state(one.state), ' for ', ago(one.since), activity(one, team) ? h('code', {}, activity(one, team)) : null,
+    one.state === 'working' ? able('Interrupt', () => perform('interrupt', { name: 'lead', text: '' }), why, { class: 'plain' }) : null);
 }
 
 function say(team) {
@@ -53,7 +53,7 @@ function say(team) {
     event.preventDefault();
     const area = event.target.querySelector('textarea');
     const text = area.value;
-    if (text.trim() && await act('tell', once({ text })) && area.value === text) area.value = '';
+    if (text.trim() && await perform('tell', once({ text })) && area.value === text) area.value = '';
   };
   const typed = (event) => {
     if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;

@@ -163,5 +163,5 @@ export const segments = (label, words, chosen, pick) => h('div.segments', { role
 
 // Addresses of the page; those of another team begin with its key.
 let prefix = '';
-export const choose = (key) => { prefix = key ? `team-${key}/` : ''; };
+export const setTeam = (key) => { prefix = key ? `team-${key}/` : ''; };
 export const to = (view, argument = '') => `#/${prefix}${view}${argument === '' ? '' : `/${encodeURIComponent(argument)}`}`;

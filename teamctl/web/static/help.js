@@ -1,7 +1,7 @@
 // Help: keys, and three lessons: the roster beside its file, the way of a message, and subagents.
 import { button, card, h, head, row, table, to } from './dom.js';
 import { state } from './format.js';
-import { link } from './overview.js';
+import { memberLink } from './overview.js';
 
 export const KEYS = [['1 – 9', 'the views, in their order'], ['w', 'what waits for you'], ['/', 'search'], ['← →', 'on the board: move a task'], ['?', 'these keys'], ['Esc', 'close a dialog or the drawer']];
 
@@ -57,7 +57,7 @@ export function roster({ known, redraw }) {
       if (!found) return [head('The roster and its file'), h('p', {}, 'There is no config.json yet.')];
       if (found.trouble) return [head('The roster and its file'), h('p.bad', {}, found.trouble)];
       const heads = ['Name', 'Role', 'Status', 'Process'];
-      const rows = (found.members ?? []).map((one) => row(one.name, [link(one.name), one.role, state(one.status ?? 'idle'), one.pid ?? '–'], heads));
+      const rows = (found.members ?? []).map((one) => row(one.name, [memberLink(one.name), one.role, state(one.status ?? 'idle'), one.pid ?? '–'], heads));
       return [
         head('The roster and its file'),
         h('p', {}, 'Who is in the team is one file, config.json. One process writes it, whole, by a rename; all others only read it. The last changes are marked.'),
@@ -94,12 +94,12 @@ const CASES = [
 
 export function lesson({ redraw }) {
   const chosen = CASES.map(() => '');
-  const choose = (n, word) => () => {
+  const answer = (n, word) => () => {
     chosen[n] = word;
     redraw();
   };
   const one = ([text, right, why], n) => h('li.card', { 'data-key': n }, h('p', { id: `case${n}` }, text),
-    h('p.bar', { role: 'group', 'aria-labelledby': `case${n}` }, ['subagent', 'teammate'].map((word) => button(word, choose(n, word), { 'aria-pressed': String(chosen[n] === word) }))),
+    h('p.bar', { role: 'group', 'aria-labelledby': `case${n}` }, ['subagent', 'teammate'].map((word) => button(word, answer(n, word), { 'aria-pressed': String(chosen[n] === word) }))),
     h('p', { role: 'status' }, chosen[n] ? [h('strong', {}, chosen[n] === right ? 'Yes, a ' : 'Rather a ', right, '. '), why] : ''));
   return {
     draw: () => [

@@ -4,7 +4,7 @@ import { latest, seldom } from './acts.js';
 import { avatar, card, empty, field, h, head, segments, steady } from './dom.js';
 import { clock, duration, moment } from './format.js';
 import { momentLink } from './charts.js';
-import { link } from './overview.js';
+import { memberLink } from './overview.js';
 
 const KINDS = {
   main: ['Main', ['spawned', 'turn_ended', 'mail_sent', 'task', 'merge', 'approval_asked', 'approval_answered', 'crashed', 'failed', 'stuck', 'restarted', 'resumed', 'shutdown_asked', 'shutting_down', 'limit_raised', 'mail_rejected', 'teamd_started', 'teamd_stopped']],
@@ -51,7 +51,7 @@ function entry(one, n, members) {
   const isMember = members.some((other) => other.name === one.name);
   return h('li', { 'data-key': `${one.time} ${one.kind} ${one.name} ${one.id ?? n}` },
     isMember ? h('a', { href: momentLink(one.name, one.time), title: moment(one.time), 'aria-label': `Open ${clock(one.time)} in the conversation of ${one.name}` }, clock(one.time)) : h('time', { title: moment(one.time) }, clock(one.time)),
-    avatar(one.name, members), h(`span${BAD.has(one.kind) ? '.bad' : ''}`, {}, isMember ? link(one.name) : one.name, ' ', sentence(one)));
+    avatar(one.name, members), h(`span${BAD.has(one.kind) ? '.bad' : ''}`, {}, isMember ? memberLink(one.name) : one.name, ' ', sentence(one)));
 }
 
 // The event as the rest of a sentence that begins with its name.

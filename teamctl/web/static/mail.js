@@ -1,6 +1,6 @@
 // The mail of the whole team, with search, the traffic between members, and the steps of one message.
 import { get } from './api.js';
-import { form, latest, once, open } from './acts.js';
+import { form, latest, once, openDialog } from './acts.js';
 import { avatar, button, card, empty, field, h, head, icon, steady, to } from './dom.js';
 import { clock, many, moment } from './format.js';
 import { traffic } from './charts.js';
@@ -33,7 +33,7 @@ export function mail({ known, argument, redraw }) {
   return {
     told: (name) => name === 'mail' && search(),
     draw: () => [
-      head('Mail', known.may && members().length ? button([icon('plus'), 'Write'], () => open('Write', compose(members())), { class: 'primary' }) : null),
+      head('Mail', known.may && members().length ? button([icon('plus'), 'Write'], () => openDialog('Write', compose(members())), { class: 'primary' }) : null),
       h('div.columns', {},
         h('div', {},
           h('form', { role: 'search', 'data-key': 'search', onsubmit: (event) => event.preventDefault() }, field('Search', h('input', { type: 'search', value: words, oninput: typed, placeholder: 'names, words, ids' }))),

@@ -1,7 +1,7 @@
 // The page: the known state, the current view, and the shell around all views.
 import { chooseTeam, follow, get, hasToken, takeToken } from './api.js';
 import { ask, attempt, announce, forgive } from './acts.js';
-import { button, card, choose, coded, fill, h, head, icon, to } from './dom.js';
+import { button, card, setTeam, coded, fill, h, head, icon, to } from './dom.js';
 import { overview } from './overview.js';
 import { bar, drawer, inform, offerNotifications, waitingFor } from './waiting.js';
 import { chat } from './chat.js';
@@ -39,7 +39,7 @@ function decode(text) {
 }
 
 // Show the view in the address, drawing all of it.
-function open() {
+function showView() {
   if (takeToken()) start();
   const { other, name, argument } = route();
   if (other !== team) change(other);
@@ -62,7 +62,7 @@ function open() {
 // Leave the state of one team for another.
 function change(other) {
   team = other;
-  choose(team);
+  setTeam(team);
   chooseTeam(team);
   boot = '';
   for (const part of ['team', 'mail', 'roster', 'board', 'queue', 'usage', 'sizes', 'copies']) delete known[part];
@@ -150,7 +150,7 @@ function told(name, value, id) {
 
 const LINES = { open: '', lost: 'The server does not answer. Trying again …', refused: 'This link is of a server that has ended.' };
 
-function link(state, why = '') {
+function showConnection(state, why = '') {
   $('link').className = state === 'open' ? '' : 'bad';
   fill($('link'), why ? `The server refuses: ${why}. Trying again …` : LINES[state]);
   fill($('login'), state === 'refused' ? login() : null);
@@ -208,14 +208,14 @@ async function list() {
 }
 
 takeToken();
-choose(route().other);
-addEventListener('hashchange', open);
+setTeam(route().other);
+addEventListener('hashchange', showView);
 addEventListener('keydown', pressed);
 addEventListener('resize', redraw);
 document.addEventListener('visibilitychange', list);
 setInterval(list, 10000);
 $('dialog').addEventListener('close', () => $('dialog').replaceChildren());
 $('skip').addEventListener('click', () => $('main').focus());
-open();
+showView();
 if (hasToken()) start();
-follow(told, link);
+follow(told, showConnection);

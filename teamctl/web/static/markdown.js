@@ -76,8 +76,8 @@ function spans(text, depth) {
     const [all, , code, label, address, bare, strong, emphasis] = found;
     if (found.index) made.push(rest.slice(0, found.index));
     if (code !== undefined) made.push(h('code', {}, code));
-    else if (label !== undefined) made.push(link(label, address, depth));
-    else if (bare !== undefined) made.push(link(bare, bare, DEEP));
+    else if (label !== undefined) made.push(anchor(label, address, depth));
+    else if (bare !== undefined) made.push(anchor(bare, bare, DEEP));
     else if (strong !== undefined) made.push(h('strong', {}, spans(strong, depth + 1)));
     else made.push(h('em', {}, spans(emphasis, depth + 1)));
     rest = rest.slice(found.index + all.length);
@@ -86,7 +86,7 @@ function spans(text, depth) {
 }
 
 // A link to the web, or the text with its address beside it.
-function link(label, address, depth) {
+function anchor(label, address, depth) {
   const safe = /^(https?:\/\/|mailto:)/i.test(address) && URL.canParse(address);
   const words = spans(label, depth + 1);
   if (!safe) return [words, ' (', h('code', {}, address), ')'];

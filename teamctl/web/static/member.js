@@ -1,6 +1,6 @@
 // One teammate: its live conversation, mail, log, changes and limits, and the actions on it.
 import { get } from './api.js';
-import { able, ask, confirmed, doing, form, latest, seldom } from './acts.js';
+import { able, ask, confirmed, form, latest, perform, seldom } from './acts.js';
 import { avatar, card, coded, empty, h, own, segments, to } from './dom.js';
 import { ago, count, percent, state, usd } from './format.js';
 import { meter } from './charts.js';
@@ -8,7 +8,7 @@ import { conversation } from './conversation.js';
 import { files } from './diff.js';
 import { growing } from './growing.js';
 import { messages } from './mail.js';
-import { doing as does, refusal, sendTo } from './overview.js';
+import { activity, refusal, sendTo } from './overview.js';
 
 const TABS = { transcript: 'Conversation', mail: 'Mail', diff: 'Changes', limits: 'Limits', log: 'Log' };
 
@@ -34,7 +34,7 @@ export function member({ known, argument, redraw }) {
       return [
         h('div.stuck', {},
           h('div.head', {}, avatar(one.name, members, true), h('h1', {}, one.name, ' ', h('span.note', {}, one.role)), known.may && h('div.actions', { 'data-key': 'acts' }, acts(one, known))),
-          h('p.status', {}, state(one.state), ' for ', ago(one.since), does(one, known.team) ? h('code', {}, does(one, known.team)) : null, h('span', {}, `· context ${percent(one.context)} · ${usd(one.usd)} · ${count(one.turns)} turns · ${one.queued ?? '?'} in the inbox`)),
+          h('p.status', {}, state(one.state), ' for ', ago(one.since), activity(one, known.team) ? h('code', {}, activity(one, known.team)) : null, h('span', {}, `· context ${percent(one.context)} · ${usd(one.usd)} · ${count(one.turns)} turns · ${one.queued ?? '?'} in the inbox`)),
           known.may && why && h('p.note', {}, coded(why)),
           h('div', { 'data-key': 'tabs' }, segments(`What to see of ${name}`, TABS, tab, pick))),
         h('div', { 'data-key': `tab ${tab}`, class: tab === 'transcript' ? 'narrow' : null }, shown.draw()),
@@ -47,17 +47,17 @@ export function member({ known, argument, redraw }) {
 function acts(one, known) {
   const { name, state: status } = one;
   const end = async () => {
-    if (await confirmed(`Ask ${name} to end? It keeps its conversation.`, 'Shut down')) doing('shutdown', { name });
+    if (await confirmed(`Ask ${name} to end? It keeps its conversation.`, 'Shut down')) perform('shutdown', { name });
   };
   const stop = async () => {
     const input = h('input', { id: 'next', autocomplete: 'off' });
     const idle = known.team.members.find((other) => other.name === name)?.state === 'idle';
     const text = h('label', {}, h('span', {}, idle ? 'It is idle; what it reads now ' : 'What it reads next (may be empty) '), input);
-    if (await ask(`Break off the turn of ${name}?`, [text], ['Interrupt', 'Cancel']) === 'Interrupt') doing('interrupt', { name, text: input.value });
+    if (await ask(`Break off the turn of ${name}?`, [text], ['Interrupt', 'Cancel']) === 'Interrupt') perform('interrupt', { name, text: input.value });
   };
   const why = refusal(known.team, one);
   const hold = status === 'paused' ? ['Resume', 'resume'] : ['Pause', 'pause'];
-  return [able('Interrupt', stop, why), able(hold[0], () => doing(hold[1], { name }), why), able('Shut down', end, refusal(known.team, one, ['shutdown']), { class: 'danger' })];
+  return [able('Interrupt', stop, why), able(hold[0], () => perform(hold[1], { name }), why), able('Shut down', end, refusal(known.team, one, ['shutdown']), { class: 'danger' })];
 }
 
 function transcript({ known, name, redraw, at = 0 }) {

@@ -1,6 +1,6 @@
 // All teammates at a glance: what waits, the figures, the members, and their states over time.
 import { get } from './api.js';
-import { form, latest, once, open, seldom } from './acts.js';
+import { form, latest, once, openDialog, seldom } from './acts.js';
 import { avatar, button, card, empty, field, h, head, icon, row, segments, steady, table, to } from './dom.js';
 import { ago, count, duration, many, percent, state, usd } from './format.js';
 import { lanes, legend, momentAt, momentLink } from './charts.js';
@@ -44,8 +44,8 @@ export function overview({ known, redraw, root }) {
       const members = team.members ?? [];
       const waits = everything(known);
       return h('div.wide', {}, [
-        head('Overview', known.may && members.length ? button('Broadcast', () => open('Broadcast', all())) : null,
-          known.may && button([icon('plus'), 'Spawn'], () => open('Start or wake a teammate', spawn(team)), { class: 'primary', 'aria-label': 'Spawn a teammate' })),
+        head('Overview', known.may && members.length ? button('Broadcast', () => openDialog('Broadcast', all())) : null,
+          known.may && button([icon('plus'), 'Spawn'], () => openDialog('Start or wake a teammate', spawn(team)), { class: 'primary', 'aria-label': 'Spawn a teammate' })),
         waits && h('section.card.waits', { 'data-key': 'waits' }, h('h2', {}, waitingFor(known).length ? `${many(waitingFor(known).length, 'waits', 'wait')} for you` : 'Needs you'), waits),
         team.trouble && h('p.bad', {}, team.trouble),
         members.length ? [figures(known), roster(team), past.found && h('section.card.past', { 'data-key': 'lanes' },
@@ -87,9 +87,9 @@ function figures({ team, usage, board, queue }) {
     tile(team.unread ?? '?', 'Mail for you', team.unread ? 'unread' : 'all read', 'mail'));
 }
 
-export const link = (name, text = name, tab = '') => h('a', { href: to('member', `${name}${tab}`) }, text);
+export const memberLink = (name, text = name, tab = '') => h('a', { href: to('member', `${name}${tab}`) }, text);
 
-export const who = (name, members, more = null) => h('span.who', {}, avatar(name, members), h('span', {}, link(name), more ? h('small', {}, more) : null));
+export const who = (name, members, more = null) => h('span.who', {}, avatar(name, members), h('span', {}, memberLink(name), more ? h('small', {}, more) : null));
 
 // The reason why teamd cannot act on a teammate, which is in one of `states`; empty if it can.
 export function refusal(team, { name, state: status } = {}, states = ['shutdown', 'failed']) {
@@ -98,7 +98,7 @@ export function refusal(team, { name, state: status } = {}, states = ['shutdown'
   return `${name} ${status === 'failed' ? 'has failed' : 'is shut down'}; spawn it on the overview, and it goes on.`;
 }
 
-export function doing(one, { requests = [] }) {
+export function activity(one, { requests = [] }) {
   if (one.retry) return one.retry.text;
   const asked = one.state === 'waiting' && requests.find((other) => other.id === one.waiting_request);
   if (asked) return asked.what;
@@ -107,7 +107,7 @@ export function doing(one, { requests = [] }) {
 }
 
 function roster(team) {
-  const rows = team.members.map((one) => row(one.name, [who(one.name, team.members, one.role), state(one.state), ago(one.since), h('span.cut', { title: doing(one, team) || null }, doing(one, team)), percent(one.context),
+  const rows = team.members.map((one) => row(one.name, [who(one.name, team.members, one.role), state(one.state), ago(one.since), h('span.cut', { title: activity(one, team) || null }, activity(one, team)), percent(one.context),
     usd(one.usd), one.queued ?? '?', count(one.turns), one.cpu_seconds === null ? '–' : duration(one.cpu_seconds), count(one.memory_bytes)], HEADS, { class: ['idle', 'shutdown'].includes(one.state) ? 'idle' : null }));
   return h('section.card.team', { 'data-key': 'roster' }, h('h2', {}, 'The team'), table('The team', HEADS, h('tbody', {}, rows)));
 }

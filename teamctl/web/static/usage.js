@@ -2,7 +2,7 @@
 import { card, empty, h, head, hue, row, segments, table } from './dom.js';
 import { count, hour, many, percent, usd } from './format.js';
 import { columns, hues, meter } from './charts.js';
-import { followed, link, room } from './overview.js';
+import { followed, memberLink, room } from './overview.js';
 
 const HEADS = ['Name', 'Calls', 'In', 'From cache', 'To cache', 'Out', 'Cost', 'Of the nearest limit'];
 const HOURS = { 1: '1 h', 6: '6 h', 24: '24 h' };
@@ -26,7 +26,7 @@ export function usage({ known, redraw, root }) {
       return [
         head('Usage'), tiles(total), overTime(past.found, members, known, room(root), hours, pick),
         days.length ? byDay(days.slice(-30), total, room(root)) : null,
-        card('By teammate', table('Tokens and cost', HEADS, h('tbody', {}, members.map((one) => row(one.name, cells(link(one.name), one), HEADS)), row(' total', cells('total', total), HEADS)))),
+        card('By teammate', table('Tokens and cost', HEADS, h('tbody', {}, members.map((one) => row(one.name, cells(memberLink(one.name), one), HEADS)), row(' total', cells('total', total), HEADS)))),
       ];
     },
   };

@@ -1,6 +1,6 @@
 // Requests and notices for the person: the slim bar, the drawer, the list, and notifications.
 import { act } from './api.js';
-import { able, announce, doing } from './acts.js';
+import { able, announce, perform } from './acts.js';
 import { avatar, button, coded, fill, h, icon, own, to } from './dom.js';
 import { ago } from './format.js';
 import { markdown } from './markdown.js';
@@ -82,7 +82,7 @@ function answers(one) {
       announce(`Say why, so that ${from} can do better.`, true);
       return;
     }
-    doing(what, { id, reason, always: near.querySelector('input[type=checkbox]')?.checked ?? false });
+    perform(what, { id, reason, always: near.querySelector('input[type=checkbox]')?.checked ?? false });
   };
   return h('div.bar', {},
     h('label', {}, h('input', { autocomplete: 'off', placeholder: 'Reason or feedback', 'aria-label': `Reason or feedback for ${from}` })),
@@ -95,7 +95,7 @@ function need(one, { may, team }) {
   const { name } = one;
   return h('li', { 'data-key': `${one.kind} ${name}` }, h('p', {}, coded(one.text), ' ', h('code', {}, one.command)),
     one.kind === 'mail' ? h('a', { href: to('mail', team.members.some((other) => other.name === 'lead') ? 'user' : 'lead') }, 'Read it') : null,
-    may && one.kind === 'paused' ? able('Resume', () => doing('resume', { name }), refusal(team), { 'aria-label': `Resume ${name}` }) : null);
+    may && one.kind === 'paused' ? able('Resume', () => perform('resume', { name }), refusal(team), { 'aria-label': `Resume ${name}` }) : null);
 }
 
 const TOLD = new Set(['failed', 'paused', 'outage', 'finished']); // the notices that are worth a notification
