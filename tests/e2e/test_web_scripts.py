@@ -11,6 +11,9 @@ from typing import Final
 
 import pytest
 
+from teamctl.web.projects import key_of
+from teamd.files.paths import STATE_VARIABLE, TeamPaths
+from teamd.team import teams
 from teamd.transcript.records import TurnEnded
 from tests.e2e.browser import Browser, served
 from tests.e2e.harness import Project, opened
@@ -121,6 +124,31 @@ def test_the_number_of_a_line_comments_on_the_line_that_is_shown(script: Browser
     diffs = [f"{head} one\n+{text}\n" for text in ("before", "after")]
     (key,) = script.run(REDRAW, diffs)
     assert key.endswith("\n2\n+after")
+
+
+# Draws a diff in a narrow place, and returns the tops of the number and the text of line 1.
+TOPS: Final = """
+return Promise.all([import('/diff.js'), import('/dom.js')]).then(([{ files }, { h }]) => {
+  const remarks = { open: () => null, draw: () => null };
+  const place = h('div', {}, files({ name: 'ann', diff: arguments[0] }, remarks));
+  document.body.append(place);
+  place.style.width = '200px';
+  const number = document.createRange();
+  number.selectNodeContents(place.querySelector('.line button'));
+  const text = place.querySelector('.line.add .text');
+  const tops = [number.getClientRects()[0].top, text.getClientRects()[0].top];
+  const lines = text.offsetHeight / number.getClientRects()[0].height;
+  place.remove();
+  return [tops, lines];
+});
+"""
+
+
+def test_the_number_of_a_wrapped_line_is_beside_its_beginning(script: Browser) -> None:
+    head = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -0,0 +1 @@\n"
+    (number, text), lines = script.run(TOPS, f"{head}+{'word ' * 30}\n")
+    assert lines > 5
+    assert abs(number - text) < 5
 
 
 # Sends a message three times; the answer to the first is lost.
@@ -235,6 +263,23 @@ def test_every_view_of_a_team_with_a_damaged_roster_names_the_next_step(
         script.settle()
     errors = [one for one in script.complaints() if "409 (Conflict)" not in one]
     assert errors == []
+
+
+def test_another_team_that_is_damaged_stays_in_the_sidebar_and_says_why(
+    script: Browser, quiet: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STATE_VARIABLE, quiet.environment[STATE_VARIABLE])
+    for folder in (quiet.folder, quiet.root / "billing"):
+        team = TeamPaths(folder / ".team")
+        team.create()
+        teams.remember(team)
+    team.config.write_text("{")
+    script.run("document.dispatchEvent(new Event('visibilitychange'))")  # lists the teams at once
+    script.see("damaged")
+    script.find(f"#teams a[href='#/team-{key_of(team)}/']").click()
+    script.see(f"{team.config} is damaged")
+    team.config.write_text('{"team_name": "billing", "members": [{"name": "zoe"}]}')
+    script.see("zoe")
 
 
 def test_the_refusal_of_the_server_is_shown(script: Browser) -> None:
