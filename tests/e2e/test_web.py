@@ -119,6 +119,7 @@ def test_mail_can_be_found_written_and_followed(page: Browser, busy: Project) ->
     page.see("sent to alice")
     wait_until(lambda: "Written on the page." in str(busy.records("alice", "mail")), what="it came")
     page.go("mail/Written")
+    page.see("1 message")
     page.find("a[aria-label='Way of the message from lead to alice']").click()
     page.see("In the conversation")
     identity = page.run("return decodeURIComponent(location.hash.split('/')[2])")
