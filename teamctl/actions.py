@@ -94,11 +94,11 @@ def act_on_each(
 ) -> ExitCode:
     """Act on each name and print the results; return the worst exit status.
 
-    One name has the errors and the document of the action itself. Of several, the failure of one
-    does not keep the others from it; the document is then `{"members": [...]}`.
+    For one name, the errors and the document are those of the action itself. With several, one
+    failure does not stop the others; the document is then `{"members": [...]}`.
 
     Raises:
-        TeamError: all of them failed, and the result is to be a document.
+        TeamError: all of them failed, and the output is a document (`--json`).
     """
     if len(names) == 1:
         outcome = act(names[0])
@@ -183,12 +183,12 @@ class TeamActions:
     def shutdown(
         self, *names: str, force: bool = False, seconds: float = _GRACE_SECONDS
     ) -> Outcome:
-        """Ask teammates to end, or end them.
+        """Ask teammates to shut down, or kill them.
 
         Args:
-            names: their names; without one, all teammates.
-            force: whether to kill it at once, without asking.
-            seconds: the time to answer before it is killed.
+            names: their names; if empty, all teammates.
+            force: whether to kill them at once, without asking.
+            seconds: how long each has to answer before it is killed.
         """
         whom: dict[str, Any] = {"names": names} if names else {"all": True}
         if len(names) == 1:
@@ -278,7 +278,7 @@ class TeamActions:
 
 
 def describe_approval(approval: Approval) -> str:
-    """Return the name of a request in sentences."""
+    """Return the phrase by which sentences name a request."""
     return f"the {kind_word(approval)} of {approval.asker} ({approval.id})"
 
 
@@ -292,7 +292,7 @@ def split_host(choice: TeamOptions, name: str) -> tuple[str, str | None]:
 
     Raises:
         BadName: the name is not valid, or belongs to another team.
-        TeamError: this host has no name among hosts.
+        TeamError: `[hosts]` gives this host no name.
         UnknownHost: no host has that name.
     """
     if "@" not in name:
@@ -318,8 +318,8 @@ def act_on_host(
     """Have another host execute a command.
 
     Raises:
-        DeadlinePassed: it did not answer in time.
-        TeamError: it refuses, or fails; the error has its exit code.
+        DeadlinePassed: the host did not answer in time.
+        TeamError: the host refuses, or fails; the error has its exit code.
         SystemExit: the person pressed Ctrl-C, and was told that the request stays valid.
     """
     from teamd.hosts.asking import ask  # noqa: PLC0415 -- only for other hosts

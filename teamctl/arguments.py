@@ -83,15 +83,15 @@ SINCE_HELP: Final = (
 
 
 def parse_when(text: str, now: float | None = None) -> float:
-    """Return the moment that a text names, in seconds since the epoch.
+    """Return the time that a text denotes, in seconds since the epoch.
 
     Args:
         text: a duration before now, a time of today, or a date in ISO 8601; local time unless it
             has a time zone.
-        now: the present by default.
+        now: the current time by default.
 
     Raises:
-        click.UsageError: the text is not a moment.
+        click.UsageError: the text does not denote a time.
     """
     now = time.time() if now is None else now
     if ago := _AGO.fullmatch(text):
@@ -163,7 +163,7 @@ def _elsewhere(team: TeamPaths, *, address: bool) -> Iterator[str]:
 
     Args:
         team: the team.
-        address: whether to yield addresses of mail, which contain the team's name.
+        address: whether to yield mail addresses, which contain the team's name.
     """
     from teamd.hosts import rosters  # noqa: PLC0415 -- the same
 

@@ -380,7 +380,7 @@ class EventStream:
         return start_after(path, before)
 
     def _logged(self) -> Iterator[Event]:
-        """Yield the events of all logs together by time, since one may explain another."""
+        """Yield the events of all logs, merged by time, since one may explain another."""
         entries = []
         for path in (*sorted(self._paths.logs.glob("*.log")), self._paths.log(TEAMD)):
             if path not in self._logs:

@@ -31,7 +31,7 @@ class LazyGroup(SuggestingGroup):
                 formatter.write_dl([(name.ljust(width), line) for name, line in commands.items()])
 
     def describe_known(self, ctx: click.Context) -> str:  # noqa: ARG002 -- click's
-        """Return a hint to the list of all commands, which are too many for one line."""
+        """Return a hint at the list of all commands, which are too many for one line."""
         return "`teamctl --help` lists them all"
 
 

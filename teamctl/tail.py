@@ -102,7 +102,7 @@ def end_of(path: Path) -> int:
 
 
 def start_after(path: Path, before: Callable[[int, bytes], bool]) -> int:
-    """Return the offset after the last whole line, by its offset and text, that is `before`."""
+    """Return the offset after the last whole line for which `before(offset, text)` is true."""
     start = end_of(path)
     for place, line in lines_back(path):
         if before(place, line):

@@ -1,4 +1,4 @@
-"""Reads the conversations of teammates, one or several in order of time, also as they grow."""
+"""Reads the conversations of teammates, one or several merged by time, even as they grow."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def _start_in_background(choice: TeamOptions, team: TeamPaths, *, as_json: bool)
     git: list[str] = []
 
     def look() -> None:
-        """Collect warnings while the supervisor starts, which itself reports invalid settings."""
+        """Collect warnings while the supervisor starts; it reports invalid settings itself."""
         waiting.append(choice.waiting(team)[1])
         import_module("teamd.team.roster")  # for the warning
         with suppress(TeamError):
@@ -222,7 +222,7 @@ def _start_in_background(choice: TeamOptions, team: TeamPaths, *, as_json: bool)
 
 
 class _Models:
-    """The models that settings and roster name, and whether they retire."""
+    """The models that the settings and the roster name, and warnings of their retirement."""
 
     def __init__(self, team: TeamPaths, settings: Settings) -> None:
         model = settings.model
@@ -235,7 +235,7 @@ class _Models:
         self._wait: Callable[[], None] = lambda: None
 
     def begin_fetch(self) -> None:
-        """Begin to ask the server, once a day; not where the key would have to be unlocked."""
+        """Begin to ask the server, once a day, unless the key would have to be unlocked."""
         from teamd.model_server import credentials  # noqa: PLC0415 -- only for a start
         from teamd.model_server import pages as model_pages  # noqa: PLC0415 -- only for a start
 
@@ -255,7 +255,7 @@ class _Models:
 
 
 def _explain_git(settings: Settings) -> list[str]:
-    """Return a sentence where git does not work for teammates in the shared folder."""
+    """Return a sentence if git does not work for teammates in the shared folder."""
     from teamd.sandbox.git_repository import explain_git  # noqa: PLC0415 -- only for a start
 
     sentence = explain_git(settings.tools, settings.team.workspace)

@@ -161,7 +161,7 @@ def _correct_home() -> None:
 
 @contextmanager
 def _claimed(paths: TeamPaths, mask: Mask) -> Iterator[tuple[int, Journal]]:
-    """Hold the lock of a team's supervisor, and open its log, which gets a fatal error."""
+    """Hold the lock of a team's supervisor, and open its log; a fatal error is logged there."""
     claim = pidfile.claim(paths)
     journal = Journal(paths.log(TEAMD), TEAMD, mask)
     try:

@@ -78,7 +78,7 @@ class Mask:
 
 
 class MaskedOutput:
-    """Masks output that arrives in chunks, also secrets that are split between chunks.
+    """Masks output that arrives in chunks, including secrets that are split between chunks.
 
     Use it as a context manager.
 

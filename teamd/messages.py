@@ -1,6 +1,6 @@
 """The names, ids and messages that processes exchange. Raw message JSON exists only here.
 
-This also holds the commands by name that sentences suggest.
+It also holds, by name, the commands that sentences suggest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Repairs damaged files of the program at a start: they are put aside, and their content is saved.
 
-A power cut damages only files without promises, such as the supervisor's own mail; disks and people
+A power cut damages only unsynced files, such as the supervisor's own mail; disks and people
 may damage any file. Mail is delivered again; usage and the roster are restored from the
 conversations. Damaged tasks stay where they are, so that tasks blocked by them stay blocked until a
 person has looked.
@@ -135,7 +135,7 @@ def repair_roster(paths: TeamPaths, journal: Journal) -> str | None:
 
 
 def rebuild_team(paths: TeamPaths) -> Team:
-    """Return the team of the conversations in the team directory; all members are idle."""
+    """Return the team, as derived from the conversations in its directory; all members are idle."""
     team = Team(name=paths.default_name)
     for path in directories.list_files(paths.transcripts, "*.jsonl"):
         opened = _last_opened(path)
@@ -220,7 +220,7 @@ def _used(paths: TeamPaths, cost: Cost) -> tuple[dict[str, Account], dict[str, A
 
 
 def _conversations(paths: TeamPaths) -> Iterator[tuple[str, Path]]:
-    """Yield the transcripts with the names of their teammates; subagents count for theirs."""
+    """Yield each transcript with its teammate's name, including those of its subagents."""
     names = {path.stem for path in directories.list_files(paths.transcripts, "*.jsonl")}
     yield from ((name, paths.transcript(name)) for name in names)
     for path in directories.list_files(paths.subagents, "*.jsonl"):
@@ -251,7 +251,7 @@ def _is_damaged_ledger(paths: TeamPaths) -> bool:
 
 
 def _is_damaged(read: Callable[[], object]) -> bool:
-    """Return whether a content is invalid; a file that cannot be read may be valid."""
+    """Return whether a file's content is invalid; a file that cannot be read may be valid."""
     try:
         read()
     except StoreError as error:

@@ -142,7 +142,7 @@ def leave_terminal(paths: TeamPaths) -> None:
 def stop(paths: TeamPaths, *, timeout_seconds: float) -> bool:
     """End the supervisor and all processes under it.
 
-    Other teams of the project live on, also one whose supervisor an agent of this team started.
+    Other teams of the project live on, even one whose supervisor an agent of this team started.
 
     Returns:
         Whether it did not end by itself after the first signal.

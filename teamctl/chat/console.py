@@ -92,7 +92,7 @@ def talk(lead: Lead, run: Run) -> None:
     """Talk until the person leaves; the team keeps running.
 
     Args:
-        lead: it must have been called.
+        lead: the lead, after `Lead.call`.
         run: runs a `teamctl` command of this team.
 
     Raises:
@@ -206,7 +206,7 @@ class _Chat:
         return bool(self._listener.doing.what) or self._listener.awaits_delivery
 
     async def _take(self, line: str) -> bool:
-        """Obey a command or send the line to the lead; return whether the chat continues."""
+        """Run a slash command or send the line to the lead; return whether the chat continues."""
         command = line.split(maxsplit=1)[0].lower() if line.startswith("/") else None
         rest = line[len(command or "") :].strip()
         try:
@@ -264,7 +264,7 @@ class _Chat:
             loop.remove_signal_handler(signal.SIGINT)
 
     def _check_lead(self) -> bool:
-        """Return whether the lead takes no mail now; the person is told why once.
+        """Return whether the lead currently takes no mail; tell the person why, once.
 
         Raises:
             TeamError: the lead or its supervisor has ended; in a script, also if the lead does not

@@ -22,7 +22,7 @@ class Footer:
     """The state of the team in a few lines, as wide as the terminal.
 
     Attributes:
-        text: the lines of the last look.
+        text: the lines from the last `look`.
     """
 
     def __init__(self, paths: TeamPaths) -> None:

@@ -99,11 +99,11 @@ class Lead:
         """Start the lead if needed; return a warning for the person, if any.
 
         Args:
-            scripted: whether the caller is a script, which learns of a pause later.
+            scripted: whether the caller is a script; it gets no warning of a pause here.
 
         Raises:
             NoTeamd: teamd does not run.
-            TeamError: it is working, so a new conversation or model is refused.
+            TeamError: the lead is working, so a new conversation or model is refused.
         """
         reply = self._ask(fresh=self._fresh, model=self._model)
         warning = reply.data.get("warning")
@@ -117,7 +117,7 @@ class Lead:
         return self._fresh
 
     def change_model(self, model: str) -> None:
-        """Give it another model from its next message on.
+        """Change the lead's model, starting with the next message.
 
         Raises:
             NoTeamd: teamd does not run.
@@ -139,7 +139,7 @@ class Lead:
         return message.id
 
     def note_heard(self) -> None:
-        """Record that the person has seen the conversation so far; a failure repeats some of it."""
+        """Record that the person has seen the conversation so far; if that fails, some repeats."""
         with suppress(StoreError):
             place = files.size(self.paths.transcript(LEAD))
             files.replace(self.paths.chat_mark, b"%d\n" % place, durable=False)

@@ -106,7 +106,7 @@ class Listener:
         """Show the replies and events since the last chat, and move the mark.
 
         Args:
-            fresh: whether to leave out the end of the conversation before.
+            fresh: whether to leave out the end of the previous conversation.
         """
         left = self._left()
         known, missed = self._read_conversation()
@@ -161,7 +161,7 @@ class Listener:
             self._show_beginning(said, _END_LINES)
 
     def _show_beginning(self, text: str, most: int) -> None:
-        """Show at most so many lines of a reply, rendered."""
+        """Show the first `most` lines of a reply, rendered."""
         lines = text.splitlines()
         beginning = "\n".join(lines[:most])[: most * _LONGEST]
         for row in Layout.of_output().markdown(beginning, _INDENT):
@@ -195,7 +195,7 @@ class Listener:
             self._mail(message, "you")
 
     def notice(self, text: str) -> None:
-        """Show a text of the chat's own."""
+        """Show one of the chat's own messages."""
         self._line(output.plain(self._paths.add_team_option(text)), fg="yellow")
 
     def _read_mark(self) -> int:

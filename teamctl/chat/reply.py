@@ -1,4 +1,4 @@
-"""A reply of the lead while it comes: as plain text for a pipe, or rendered for a terminal."""
+"""The lead's reply as it streams in: as plain text for a pipe, or rendered for a terminal."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def argv_of_mail(line: str) -> list[str]:
 
 
 def obey(word: str, rest: str, run: Run) -> bool:
-    """Run a command that the chat itself does not know.
+    """Run a command that the chat itself does not handle.
 
     Args:
         word: the command with its slash, in lower case.

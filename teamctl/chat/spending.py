@@ -1,4 +1,4 @@
-"""The time and cost since a moment."""
+"""The time and cost since a given moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting until the lead and everybody that works for it are idle, with a view of their work."""
+"""Waiting until the lead and everyone working for it are idle, with a view of their work."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class WorkWatch:
         self._roster = Roster(paths)
 
     def wait(self, seconds: float, show: Callable[[Sequence[Member]], None]) -> WorkDone:
-        """Wait for the end; `show` gets the crew at each look.
+        """Wait for the end; `show` is called with the crew at each look.
 
         Raises:
             DeadlinePassed: it did not end within `seconds`.

@@ -45,11 +45,11 @@ def command(
     as_json: bool,
     **facts: Any,
 ) -> None:
-    """Talk to the agent that leads the team. Your first chat starts it, and teamd at need.
+    """Talk to the agent that leads the team. Your first chat starts it, and teamd if needed.
 
-    With a PROMPT the command waits until the lead and everybody that works for it are idle, prints
+    With a PROMPT the command waits until the lead and everyone working for it are idle, prints
     the lead's last words and ends; if PROMPT is -, it reads standard input. The exit status is 1 if
-    somebody failed, is paused or waits for you, and 4 after --timeout; the team goes on then.
+    anyone failed, is paused or waits for you, and 4 after --timeout; the team then carries on.
 
     Ctrl-C interrupts the lead's turn, not the team. When the chat ends, the team goes on, and so
     does the lead. `teamctl shutdown lead` ends the lead; then you lead the team again.

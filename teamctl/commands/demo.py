@@ -30,7 +30,7 @@ _INTRO: Final = "Only the model's words are scripted; processes, mail, tools and
 def command(*, fast: bool, keep: bool, script: Path | None) -> int:
     """Watch a coder and a tester build a small program in a temporary folder.
 
-    Then a third one adds to it in a working copy, until a check passes, and it is merged. Their
+    Then a third extends it in a working copy until a check passes, and the work is merged. Their
     words come from a script. Everything else is real, and the demo checks it at the end.
     """
     begun = time.time()

@@ -30,10 +30,10 @@ _SHORT: Final = 12
 @output.json_option
 @team_options
 def command(choice: TeamOptions, name: str, *, as_json: bool) -> None:
-    """Show what NAME did in its working copy since its base, committed or not.
+    """Show NAME's changes in its working copy since its base, committed or not.
 
-    Files that are new are in it, and those that git ignores are not. On a terminal it is paged and
-    coloured as git does it for you; elsewhere it is a patch.
+    New files are included, files that git ignores are not. On a terminal the diff is paged and
+    coloured as you have configured git; elsewhere it is a patch.
     """
     from teamd.copies.copy_status import opened_diff, pager_of, wants_colour  # noqa: PLC0415 -- 20 ms
     from teamd.copies.source import source_of  # noqa: PLC0415 -- the same
@@ -63,10 +63,10 @@ def command(choice: TeamOptions, name: str, *, as_json: bool) -> None:
 def merge(
     choice: TeamOptions, name: str, *, squash: bool, message: str | None, as_json: bool
 ) -> None:
-    """Merge what NAME committed in its working copy into the branch that you are on.
+    """Merge NAME's commits in its working copy into the branch that you are on.
 
-    It refuses where you or NAME have uncommitted work. If there are conflicts it names the files.
-    Unless it succeeds, all stays as it was.
+    It refuses if you or NAME have uncommitted work. If there are conflicts it names the files.
+    Unless it succeeds, nothing changes.
     """
     from teamd.copies.merge import merge as merge_copy  # noqa: PLC0415 -- 20 ms
 
@@ -93,7 +93,7 @@ def merge(
 def discard(choice: TeamOptions, name: str, *, force: bool, as_json: bool) -> None:
     """Reset the working copy of NAME to its base, even while NAME works.
 
-    Files that git ignores stay. What --force discards is kept in your repository for 30 days, as
+    Files that git ignores stay. Work that --force drops is kept in your repository for 30 days, as
     refs/teamd/discarded/NAME/TIME, and leaves the merge queue.
     """
     from teamd.copies.discard import discard as discard_copy  # noqa: PLC0415 -- 20 ms
@@ -144,6 +144,6 @@ def _page(file: IO[bytes], pager: str) -> None:
 
 
 def _shown(line: bytes) -> str:
-    """Return a line of a diff that is safe for a terminal."""
+    """Return a line of a diff, made safe for a terminal."""
     parts = _COLOUR.split(line.decode(errors="replace"))
     return "".join(one if _COLOUR.fullmatch(one) else terminal.plain(one) for one in parts)

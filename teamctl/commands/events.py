@@ -37,7 +37,7 @@ _NAME_WIDTH: Final = 8  # the width of most names; later names are not yet known
 def command(choice: TeamOptions, *, follow: bool, since: str | None, as_json: bool) -> None:
     """Show the events of the team: mail, turns, tool calls, tasks, approvals, crashes.
 
-    Without --since, this is the last hour, and with -f only what happens from now on. `teamctl
+    Without --since, it shows the last hour, or with -f only events from now on. `teamctl
     help files` lists the kinds of events. Looking changes nothing.
     """
     paths = choice.existing()

@@ -63,8 +63,8 @@ def _complete(context: click.Context, parameter: click.Parameter, begun: str) ->
 def command(words: tuple[str, ...], *, man: str | None, as_json: bool) -> None:
     """Explain a topic or a command, or search all topics; without a word, list the topics.
 
-    The answer to a WORD is the section whose heading has it, or the lines that have it. Of several
-    words, all must be there; after a TOPIC, they are searched in that topic only.
+    For a WORD, it prints the section whose heading contains it, or the lines that do. If there are
+    several words, all must match; after a TOPIC, only that topic is searched.
     """
     name = " ".join(words).lower()
     if man is not None:
@@ -154,7 +154,7 @@ def _help_of_command(context: click.Context, words: Sequence[str]) -> str:
 def search(name: str) -> list[Match]:
     """Return the sections that contain all words of a text, the best first.
 
-    If the first word is a topic and others follow, lines are searched in that topic only.
+    If the first word is a topic and others follow, only that topic is searched.
     """
     first, *others = name.split()
     found = [match for topic in topics() for match in _search_topic(topic, [first, *others])]
@@ -190,7 +190,7 @@ def _find_line(lines: Iterable[str], words: Sequence[str]) -> tuple[int | None, 
 
 
 def _rank(text: str, words: Sequence[str]) -> int | None:
-    """Return 0 if a text contains all words, 1 if words that begin so, otherwise `None`."""
+    """Return 0 if a text contains all words, 1 if words starting with them, otherwise `None`."""
     low, begun = text.lower(), [rf"(?<![a-z0-9]){re.escape(word)}" for word in words]
     if not all(re.search(word, low) for word in begun):
         return None
@@ -239,7 +239,7 @@ def _hints(name: str) -> Iterator[str]:
 
 
 def _cut(line: str, words: Sequence[str]) -> str:
-    """Return a line cut so that it fits the terminal and shows the first word."""
+    """Return a line cut so that it fits the terminal and shows the first word of the search."""
     line = line.strip("| ")
     if not sys.stdout.isatty():
         return line

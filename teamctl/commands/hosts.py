@@ -35,7 +35,7 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
     SINCE is how long a host has been in that state, WAITING how many lines it has not confirmed,
     ROUND TRIP the time to its postman and back. `teamctl team --hosts` shows their members.
 
-    `teamctl hosts init` makes this host the one that has the broker, and writes a file for each
+    `teamctl hosts init` sets up the broker on this host, and writes a file for each
     other host, where `teamctl hosts join FILE` does the rest. `teamctl help hosts` explains it.
     """
     if click.get_current_context().invoked_subcommand is None:
@@ -76,7 +76,7 @@ def init(
     without: tuple[str, ...],
     renew: bool,
 ) -> None:
-    """Make this host the broker's, and write a file for each other HOST to join with.
+    """Set up the broker on this host, and write a file for each other HOST to join with.
 
     It writes keys and certificates, the configuration of nats-server and a unit for it, and [hosts]
     in team.toml. It starts nothing, and prints the next steps.
@@ -150,9 +150,9 @@ def remove(choice: TeamOptions, name: str) -> None:
 @click.argument("name")
 @team_options
 def forget(choice: TeamOptions, name: str) -> None:
-    """Forget the host NAME that will not come back: drop its waiting mail, and stop showing it.
+    """Forget host NAME, which will not come back: drop its waiting mail, and stop showing it.
 
-    `teamctl hosts remove` shuts a host out, on the broker's host; each other host knows it until
+    `teamctl hosts remove`, on the broker's host, shuts a host out; other hosts remember it until
     you run `teamctl hosts forget` there. A new host of that name starts fresh.
     """
     forgotten = forget_host(choice, name)

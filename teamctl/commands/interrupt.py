@@ -1,4 +1,4 @@
-"""A teammate's turn, by requests to teamd: `teamctl interrupt` and `pause`."""
+"""Requests to teamd that stop a teammate's work: `teamctl interrupt` and `pause`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def command(choice: TeamOptions, words: tuple[str, ...], *, as_json: bool) -> in
     """Interrupt the turn of each NAME at once; they read TEXT next.
 
     The model's reply, a command or a wait ends within a second, and the teammate knows that it was
-    interrupted. Without TEXT it is idle then, and reads mail as it comes. Its background jobs go
+    interrupted. Without TEXT it is then idle, and reads mail as it arrives. Its background jobs go
     on. If TEXT is -, the command reads it from standard input. NAME@HOST is on another host,
     whose settings must let this one interrupt.
     """
@@ -46,7 +46,7 @@ def command(choice: TeamOptions, words: tuple[str, ...], *, as_json: bool) -> in
 
 
 def _split(choice: TeamOptions, words: tuple[str, ...]) -> tuple[list[str], str | None]:
-    """Return the leading words that name members, at least one, and the text behind them."""
+    """Return the leading words that name members, at least one, and the text after them."""
     team = Roster(choice.existing()).read()
     known = takewhile(lambda word: team.find(word) is not None or _ELSEWHERE.fullmatch(word), words)
     names = list(known) or [words[0]]
@@ -62,10 +62,10 @@ def _split(choice: TeamOptions, words: tuple[str, ...]) -> tuple[list[str], str 
 @output.json_option
 @team_options
 def pause(choice: TeamOptions, names: tuple[str, ...], *, as_json: bool) -> int:
-    """Have NAMES rest until `teamctl resume NAME`, also after a restart of teamd.
+    """Pause NAMES until `teamctl resume NAME`, even across a restart of teamd.
 
-    The step that runs comes to its end: the model's reply, or the commands that one asked for.
-    What was under way stays so, mail waits in the inbox, and background jobs go on. `teamctl
-    interrupt` ends the step as well.
+    The current step finishes first: the model's reply, or the commands that a reply asked for.
+    The turn stays open, mail waits in the inbox, and background jobs go on. `teamctl
+    interrupt` cuts the step short, too.
     """
     return act_on_each(choice, names, TeamActions(choice).pause, as_json=as_json)

@@ -41,7 +41,7 @@ _COLOURS = {"warning": "yellow", "error": "red"}
 )
 @team_options
 def command(choice: TeamOptions, name: str, *, follow: bool, last: int, as_json: bool) -> None:
-    """Show the log of teammate NAME, or with `teamd` that of the supervisor.
+    """Show the log of teammate NAME or, with `teamd`, the log of the supervisor.
 
     With `postman`, unless a teammate has that name, it shows the log of the postman, which carries
     mail to other hosts.

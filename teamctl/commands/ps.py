@@ -62,7 +62,7 @@ def _processes(
     """Yield a process and its descendants as `--json` shows them, each after its parent.
 
     The command of teamd and of a teammate itself is empty. Memory includes the share of shared
-    pages, if this user may read that.
+    pages, if this user may read it.
     """
     try:
         with process.oneshot():

@@ -35,7 +35,7 @@ _remote_option = click.option("--remote", default="", help="To this remote, not 
 def command(choice: TeamOptions, name: str, *, remote: str, as_json: bool) -> None:
     """Push the branch of NAME to a remote of your repository, with your rights and credentials.
 
-    NAME is a teammate with a working copy, or the branch of [merge] into. Your pre-push hook runs.
+    NAME is a teammate with a working copy, or the branch in [merge] into. Your pre-push hook runs.
     The push is never forced.
     """
     paths = choice.existing()
@@ -65,7 +65,7 @@ def pr(
 ) -> None:
     """Push the branch of NAME as `push` does, and open a pull request for it with gh.
 
-    A pull request that is open already gets the new commits.
+    If a pull request is already open, it gets the new commits.
     """
     paths = choice.existing()
     gh = _find_gh(choice, paths, name)
@@ -84,7 +84,7 @@ def pr(
 
 
 def _prepare(choice: TeamOptions, paths: TeamPaths, name: str, remote: str) -> tuple[Source, Push]:
-    """Return the person's repository, and the push of a teammate's branch or of the queue's."""
+    """Return the person's repository, and the push of a teammate's branch or the queue's branch."""
     from teamd.copies import copy_status, push  # noqa: PLC0415 -- 20 ms
     from teamd.copies.source import Source, source_of  # noqa: PLC0415 -- the same
 

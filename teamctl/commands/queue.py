@@ -57,7 +57,7 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
 @output.json_option
 @team_options
 def add(choice: TeamOptions, name: str, *, as_json: bool) -> None:
-    """Queue what NAME has committed in its working copy."""
+    """Queue NAME's commits in its working copy."""
     from teamd.merges import enqueue  # noqa: PLC0415 -- 20 ms
 
     queue = team_queue(choice)

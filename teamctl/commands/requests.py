@@ -68,7 +68,7 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
 def approve(
     choice: TeamOptions, request_id: str, *, feedback: str | None, always: bool, as_json: bool
 ) -> None:
-    """Approve the request ID, such as a plan or a permission, or what NAME waits for.
+    """Approve the request ID, such as a plan or a permission, or the one that NAME waits for.
 
     The teammate that asked gets your answer and goes on. `teamctl requests` lists the ids; the
     first characters of one are enough if no other id begins with them.
@@ -83,11 +83,11 @@ def approve(
 @output.json_option
 @team_options
 def reject(choice: TeamOptions, request_id: str, *, reason: str | None, as_json: bool) -> None:
-    """Reject the request ID, such as a plan, or what NAME waits for.
+    """Reject the request ID, such as a plan, or the one that NAME waits for.
 
     The teammate that asked gets your answer and may ask again; without --reason a terminal asks you
     for one. `teamctl requests` lists the ids; the first characters of one are enough if no other id
-    begins with them. With the id of what you allowed with `teamctl approve --always`, that is taken
+    begins with them. The id of a permission that you gave with `teamctl approve --always` takes it
     back.
     """
     _answer(choice, request_id, approve=False, reason=reason).print(as_json=as_json)
@@ -144,7 +144,7 @@ def _find(paths: TeamPaths, asked: Approvals, word: str) -> Approval:
 
 
 def _refuse_teammate(paths: TeamPaths, name: str, waiting: Sequence[Approval]) -> None:
-    """Explain why the person has no request of this teammate, and name the open requests.
+    """Explain why the person has no request from this teammate, and name the open requests.
 
     Raises:
         NoSuchApproval: there is a teammate of that name.
@@ -161,7 +161,7 @@ def _refuse_teammate(paths: TeamPaths, name: str, waiting: Sequence[Approval]) -
 
 
 def _explain(seen: Overview, mate: MemberView, waiting: Sequence[Approval]) -> str:
-    """Return why the person has no request of a teammate, and the next step."""
+    """Return why the person has no request from a teammate, and the next step."""
     asked = next((one for one in waiting if one.asker == mate.name), None)
     if asked is not None:
         return f"{mate.name} waits for {asked.to} to answer its {kind_word(asked)}, not for you"

@@ -41,7 +41,7 @@ def command(
     """Take NAMES out of the team, once they are shut down or have failed.
 
     Their files stay, so that a spawn under the same name goes on with its conversation. --purge
-    deletes them, also of a name that left before; on a terminal it first asks you. Unmerged work in
+    deletes them, even for a name that left earlier; on a terminal it asks first. Unmerged work in
     a working copy is kept for 30 days, and the costs stay in the budget.
     """
     choice.existing()  # reports a missing team first

@@ -87,7 +87,7 @@ def _await_delivery(post: MailRouter, sent: Sent, message: Message, seconds: flo
     """Wait until a message is in its receiver's conversation.
 
     Raises:
-        DeadlinePassed: it is not there within this many seconds.
+        DeadlinePassed: the message is not there within this many seconds.
     """
     from teamctl.mail.receipts import DeliveryWatch  # noqa: PLC0415 -- only for --wait
 
@@ -111,7 +111,7 @@ def broadcast(
     """Send TEXT to every teammate except the sender and those that are shut down.
 
     If TEXT is -, the command reads it from standard input. With --all-hosts, it names the hosts
-    that it cannot reach now; nothing waits for those.
+    that it cannot reach now; the message is not kept for those.
     """
     post = team_post(choice)
     sender = sender or post.person()
@@ -139,7 +139,7 @@ def _broadcast_far(post: MailRouter, message: Message) -> tuple[Sent, ...]:
 
 
 def _warn_of_rest(post: MailRouter, *receivers: str) -> None:
-    """Warn that mail waits, if no teamd runs that delivers it to agents of this team."""
+    """Warn that mail waits if no teamd runs to deliver it to agents of this team."""
     with suppress(StoreError):  # the message is sent, whatever this finds
         agents = [to for to in receivers if to != post.person() and "@" not in to]
         if agents and pidfile.is_teamd_down(post.paths):

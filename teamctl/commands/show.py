@@ -88,7 +88,7 @@ def _lines(paths: TeamPaths, view: MemberView, facts: dict[str, Any]) -> Iterato
 
 
 def _state(view: MemberView) -> str:
-    """Return its state, for how long, and what it does or waits for, as in `teamctl team`."""
+    """Return its state, how long it has lasted, and its step or obstacle, as in `teamctl team`."""
     why = view.describes if view.doing or view.state == WAITING else view.member.reason
     since = "" if view.since is None else f" for {output.ago(view.since)}"
     return f"{view.state}{since}" + (f": {why}" if why else "")

@@ -124,8 +124,8 @@ def resume(
 ) -> int:
     """Read team.toml again, then let NAMES continue where they were paused.
 
-    With --usd or --tokens, the limits that stop each of them are first raised by so much: a limit
-    of a day for today, the others permanently. team.toml stays as it is.
+    With --usd or --tokens, the limits that stop each of them are first raised by that much: a daily
+    limit for today, the others permanently. team.toml stays as it is.
     """
     given = {unit: most for unit, most in more.items() if most is not None}
     actions = TeamActions(choice)

@@ -146,7 +146,7 @@ def problems_first(views: tuple[MemberView, ...]) -> list[MemberView]:
 
 
 def total(seen: Overview) -> str:
-    """Return the number of members in each state, and their total use."""
+    """Return the number of members in each state, and their total usage."""
     states = [view.state for view in problems_first(seen.members)]
     counts = [f"{states.count(state)} {state}" for state in dict.fromkeys(states)]
     mail = sum(view.queued or 0 for view in seen.members)
@@ -157,7 +157,7 @@ def total(seen: Overview) -> str:
 
 @contextmanager
 def _lines() -> Iterator[Callable[[Overview], None]]:
-    """Print the first overview, and then a line for each change, for a terminal without cursor."""
+    """Print the first overview, and then a line for each change, for a dumb terminal."""
     before: Overview | None = None
 
     def update(seen: Overview) -> None:

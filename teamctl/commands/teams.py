@@ -38,8 +38,8 @@ _SHAPE = Shape(
 def command(choice: TeamOptions, *, everywhere: bool, as_json: bool) -> None:
     """List the teams of this project: .team/ and those in .teams/.
 
-    REQUESTS and MAIL are the numbers that wait for you. With --all, the command lists all teams of
-    yours on this machine that a teamd has served, with the folder of each.
+    REQUESTS and MAIL count those that wait for you. With --all, the command lists all of your
+    teams on this machine that a teamd has ever served, with the folder of each.
     """
     found = teams.every_team() if everywhere else teams.teams(_project(choice))
     waiting = list(map(_count_waiting, found))
@@ -153,8 +153,8 @@ def _found(choice: TeamOptions, name: str) -> teams.TeamFacts:
     """Return a team by its name.
 
     Raises:
-        UnknownTeam: no team has it.
-        TeamError: a teammate has it, whom another command removes.
+        UnknownTeam: no team has this name.
+        TeamError: it is the name of a teammate, which another command removes.
     """
     try:
         return teams.found(_project(choice), name)

@@ -122,7 +122,7 @@ def _echo(lines: Iterable[str]) -> None:
 
 
 def _print_json(found: Transcripts, paths: TeamPaths, *, alone: bool, follow: bool) -> None:
-    """Print the records unchanged, also those of a later version."""
+    """Print the records unchanged, including those of a later version."""
 
     def look() -> None:
         for name, record in found.more():

@@ -33,8 +33,8 @@ def command(
     """Confirm the team's settings file in its present form, and print the settings that loosen.
 
     Settings that let agents do more than the defaults count only in a file that you confirmed.
-    A setting that loosens and that you change later waits until you confirm it again; the others
-    stay confirmed. The running team follows at the next `teamd reload`, or at once with --reload.
+    If you later change such a setting, the change waits until you confirm it; the others
+    stay confirmed. A running team applies it at the next `teamd reload`, or at once with --reload.
     """
     if listed and (revoke or reload):
         raise click.UsageError("--list changes nothing and the other option does: take one of them")
@@ -67,7 +67,7 @@ def _confirm(choice: TeamOptions, *, reload: bool) -> tuple[list[str], dict[str,
 
 
 def _describe(file: SettingsFile) -> list[str]:
-    """Return a line about a file, and a line for each setting that loosens."""
+    """Return a line about a file, and a line for each setting that loosens limits."""
     path = output.plain(str(file.path))
     if file.data is None:
         return [f"there is no {path}; nothing is to be confirmed"]

@@ -20,7 +20,7 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
 
     IN counts all tokens sent; READ and WRITTEN count those of them that came from the prompt
     cache or went into it. LIMIT is the nearest limit on tokens or money, of all time, this month or
-    today, as `teamctl resume` has raised it, and USED is the used share. The command works without
+    today, including raises by `teamctl resume`; USED is the used share. The command works without
     teamd.
     """
     paths = choice.existing()

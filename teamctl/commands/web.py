@@ -39,7 +39,7 @@ def command(
     """Serve the team as a page in the browser, and print its link.
 
     The link works on this machine only, and for as long as the command runs; Ctrl-C ends it. Anyone
-    with the link can act as you, or with --readonly can look. `teamctl help web` explains how to
+    with the link can act as you or, with --readonly, only look. `teamctl help web` explains how to
     reach it from another machine.
     """
     choice.existing()  # reports a missing team first

@@ -47,7 +47,7 @@ class TeamEvent:
     Attributes:
         moment: in seconds since the epoch.
         who: the teammate that acted.
-        colour: of `what`.
+        colour: the colour of `what`.
     """
 
     moment: float
@@ -61,7 +61,7 @@ class ProgressPrinter:
 
     Attributes:
         begun: the start of the demo, in seconds since the epoch.
-        colours: of the names.
+        colours: the colours of the names.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class ProgressFollower:
 
     Args:
         check: called at each look; raises to end the wait.
-        proof: the proof of a task of theirs, if any.
+        proof: the proof of one of their tasks, if any.
 
     Attributes:
         records: the records of each teammate's transcript so far.
@@ -250,7 +250,7 @@ def _has_ended(records: list[Record]) -> bool:
 
 
 def _excerpt(text: str) -> str:
-    """Return the last line of an output, and its first line with an error."""
+    """Return the last line of an output, and its first line with an error, if any."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("[")]
     error = next((line for line in lines if "Error: " in line), "")
     last = lines[-1] if lines else text

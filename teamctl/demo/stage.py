@@ -270,5 +270,5 @@ def open_stage(folder: Path, script: str, *, kept: bool) -> Iterator[Stage]:
 
 
 def _path() -> str:
-    """Return the PATH with the folder of this Python in front, which may lack it."""
+    """Return the PATH with the folder of this Python in front, since PATH may lack it."""
     return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))

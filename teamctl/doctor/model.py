@@ -120,7 +120,7 @@ def _ask_teamd(team: TeamPaths | None, base: str) -> _Running:
 
 
 def _asked(settings: Settings, key: str, base: str) -> Iterator[Finding]:
-    """Ask the server for the model, or for its list of models if it has no page for one."""
+    """Ask the server for the model, or for its list of models if it has no page per model."""
     name = settings.model.name
     ask = partial(fetch, base, key, settings.model.headers, timeout_seconds=_ANSWER_SECONDS)
     try:

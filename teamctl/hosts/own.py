@@ -67,7 +67,7 @@ class OwnChange:
     """A planned change of the settings file, computed before any write.
 
     Attributes:
-        paths: of the team.
+        paths: the paths of the team.
         file: the settings file.
         old: its content; `None` if it does not exist.
         new: its new content.
@@ -89,7 +89,7 @@ class OwnChange:
         """Compute the settings of the host `name`.
 
         Raises:
-            TeamError: this is another team, or another host of the team.
+            TeamError: the settings here are those of another team, or of another host of the team.
         """
         file = paths.own_settings if choice.config is None else choice.settings_file(paths)
         old = read_file(file)

@@ -1,4 +1,4 @@
-"""The person's mail, which is shown first, and then taken and kept; notes on its requests."""
+"""The person's mail: it is shown first, then taken and kept, with notes on its requests."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class InboxReader:
         return [(box, batch) for box, batch in found if batch.messages]
 
     def _show_and_keep(self, batches: list[tuple[Mailbox, Batch]], form: MailFormat) -> int:
-        """Show the new messages of some batches, record and forget them; return their number."""
+        """Show the new messages of some batches and store them as read; return their number."""
         fresh = [self._fresh(batch.messages) for _, batch in batches]
         if shown := [message for messages in fresh for message in messages]:
             output.show_messages(shown, form, self._note)
@@ -154,7 +154,7 @@ def identity(message: Message) -> Identity:
 
 
 def describe_request(paths: TeamPaths, message: Message) -> Note:
-    """Return the end of a message's request, or the commands that answer it.
+    """Return the outcome of a message's request, or the commands that answer it.
 
     It is empty if the person cannot answer, or if the message names the commands.
     """

@@ -206,7 +206,7 @@ class TurnEndWatch:
 
 
 def _is_known(member: Member, ended: TurnEnded) -> bool:
-    """Return whether the roster shows the pause that ended a turn; a spawn before would be refused.
+    """Return whether the roster shows the pause that ended a turn; until then a spawn is refused.
 
     A teammate reports the pause right after it writes the record. It may be killed in between, or
     be at work again, so the wait is short.

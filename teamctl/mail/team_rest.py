@@ -79,7 +79,7 @@ class RestWatch:
         return at_work(self.paths, member) or member.name.lower() in self._judged()
 
     def _read_judged(self) -> frozenset[str]:
-        """Return the owners of what is being checked or merged; the result comes as mail."""
+        """Return the owners of work that is being checked or merged; the result comes as mail."""
         tasks = self._tasks.read().by_id.values()
         owners = [one.owner for one in tasks if one.status is TaskStatus.CHECKING]
         # An entry that waits for something has a reason.
@@ -124,7 +124,7 @@ def explain_late(working: Sequence[str], seconds: float) -> str:
 class Crew:
     """The lead and the members that work for it, from now on.
 
-    A member that works for the person now joins once the lead or another of the crew writes to it.
+    A member now working for the person joins once the lead or another crew member writes to it.
 
     Attributes:
         started: when the crew was made, in seconds since the epoch.
@@ -182,7 +182,7 @@ class Crew:
             yield from reversed(mail_in(decode(next(lines.read_lines(path, start)))))
 
     def _is_reached(self, name: str) -> bool:
-        """Return whether a member outside the crew has had mail from it."""
+        """Return whether a member outside the crew has received mail from the crew."""
         if name not in self._conversations:
             start = self._sizes.get(name, 0)
             self._conversations[name] = GrowingFile(self._paths.transcript(name), start)

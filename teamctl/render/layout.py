@@ -31,7 +31,7 @@ def clip_beginning(text: str, *, lines: int = _LINES, rest: str) -> str:
 
     Args:
         text: any text.
-        lines: the most lines to keep.
+        lines: the maximum number of lines to keep.
         rest: says where the whole text can be read; added if the text is cut.
     """
     found = [one.rstrip() for one in output.plain(text).strip().splitlines()]
@@ -82,7 +82,7 @@ class Layout:
             yield indent + terminal.style(part, fg=fg, dim=dim)
 
     def wrap(self, text: str, indent: int = 0) -> Iterator[str]:
-        """Yield the lines of a text without styles, wrapped for an indent that wide."""
+        """Yield the lines of a text without styles, wrapped to leave room for an indent."""
         for line in output.plain(text).splitlines():
             yield from self._wrapped(line, indent)
 

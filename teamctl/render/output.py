@@ -51,7 +51,7 @@ class MailFormat(Enum):
 
 
 class Note(NamedTuple):
-    """A line about a request, which stands below its heading or in place of its text."""
+    """A line about a request, shown below its heading or in place of its text."""
 
     line: str = ""
     replaces_text: bool = False

@@ -27,7 +27,7 @@ class Shape:
     """The columns that a table cuts or leaves out on a narrow terminal.
 
     Attributes:
-        elastic: columns that are cut with an ellipsis, first column first, and their least width.
+        elastic: columns that are cut with an ellipsis, first column first, and their minimum width.
         spare: columns that are left out, first column first, so that elastic ones stay readable.
         dispensable: columns that are left out after the spare ones, so that the others fit at all.
     """

@@ -60,7 +60,7 @@ def task_table(shown: Sequence[Task], tasks: Tasks, team_check: str) -> FittedTa
 
 
 def task_notes(team: Team, tasks: Tasks) -> Iterator[tuple[str, str]]:
-    """Yield the id of each task that nobody will work on by themselves, and a line about it."""
+    """Yield the id of each task that nobody will start unasked, and a line about it."""
     members = [one for one in team.members if one.status.wants_process]
     roles = {member.role for member in members}
     for task in tasks.by_id.values():

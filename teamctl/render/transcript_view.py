@@ -45,7 +45,7 @@ class _OpenCalls:
 
 
 class TranscriptView:
-    """Shows the records of one conversation, or of several by turns, one after the other.
+    """Shows the records of one conversation, or of several that alternate, one record at a time.
 
     Args:
         layout: wraps the lines.

@@ -155,7 +155,7 @@ def first_screen(seen: Overview, width: int) -> list[Text]:
 
 @contextmanager
 def taken_terminal(seen: Overview) -> Iterator[None]:
-    """Show a team on the alternate screen for a block; typed keys are not echoed."""
+    """Show a team on the alternate screen during the `with` block; typed keys are not echoed."""
     if 0 in os.get_terminal_size(sys.stdout.fileno()):
         # As on a serial line. Textual would alternate between two sizes and redraw forever.
         os.environ |= {"COLUMNS": "80", "LINES": "24"}

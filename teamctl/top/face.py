@@ -422,7 +422,7 @@ class Face(Screen[None]):
         self.call_after_refresh(self.draw)
 
     def _answer(self, ask: OpenRequest, key: str | None) -> None:
-        """Answer a request as the key says."""
+        """Answer a request as the pressed key says."""
         asked = ask.approval
         if key == "a":
             self.top.do(lambda actions: actions.answer(asked.id, approve=True))

@@ -109,7 +109,7 @@ class Guard:
         )
 
     def _look_at_way(self, headers: Headers) -> Denial | None:
-        """Refuse requests of other origins and to other host names."""
+        """Refuse requests from other origins or to other host names."""
         hosts = headers.getlist("host")
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             known = ", ".join(sorted(self._hosts))

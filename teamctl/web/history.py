@@ -1,4 +1,4 @@
-"""The events of the last day, and the states of members and the use of tokens that follow."""
+"""The events of the last day, and the states of members and the token usage derived from them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _MARKED: Final = frozenset({"completed", "merged", "conflict", "failed"})
 
 
 class TeamHistory:
-    """Follows the events of a team from the first question on."""
+    """Follows the events of a team, starting at the first query."""
 
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
@@ -61,7 +61,7 @@ class TeamHistory:
         self._lock = threading.Lock()
 
     def lanes(self, hours: float) -> dict[str, Any]:
-        """Return the states of each member, and the use of tokens, in the last hours."""
+        """Return the states of each member, and the token usage, in the last hours."""
         now = time.time()
         since = now - min(max(hours, 0.1) * 3600, KEPT_SECONDS)
         with self._lock:

@@ -137,7 +137,7 @@ def _lengths(folder: Path, ending: str) -> dict[str, int]:
 
 
 def _usage(paths: TeamPaths, ledger: Callable[[], Accounts]) -> dict[str, Any]:
-    """Return the use of each member, of the team, and of each day."""
+    """Return the usage of each member, of the team, and of each day."""
     accounts = ledger()
     members, total = read_uses(paths, accounts)
     return {

@@ -146,7 +146,7 @@ def _make_way(file: Path) -> None:
 class ConnectionLimit:
     """All connections, the oldest first; beyond the limit the oldest stranger is closed.
 
-    A flood of connections thus closes its own. Connections that showed a token are never closed;
+    So a flood of connections closes only its own. Connections that showed a token are never closed;
     beyond their limit, new ones are refused.
     """
 

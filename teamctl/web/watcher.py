@@ -102,7 +102,7 @@ class WatchedPart:
         folders: changes in them cause a reread.
         pause_seconds: the pause between two reads.
         recheck_seconds: the time after which it is reread without a change.
-        waited: whether a new reader waits for it; otherwise it comes when it is read.
+        waited: whether a new reader waits for it; otherwise it is sent once it has been read.
     """
 
     name: str

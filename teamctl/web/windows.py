@@ -1,4 +1,4 @@
-"""Windows of long files: the last lines, those before or behind an offset, or since a moment."""
+"""Windows of long files: the last lines, those before or after an offset, or since a moment."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A teammate's side of approvals: its plans, and the shutdowns that it is asked for.
+"""A teammate's side of approvals: its plans, and requests that it shut down.
 
-Whether it may act, and whether it is asked to end, is decided by the store and its own records.
+Only the store and the teammate's own records decide whether it may act or is asked to shut down.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NO_TASK: Final = frozenset(
 
 @dataclass(slots=True)
 class Plans:
-    """One teammate's plans: an approval opens the task that the plan was submitted for.
+    """One teammate's plans: an approval unlocks the task that the plan was submitted for.
 
     Attributes:
         roster: tells which teammates work by plan and who belongs to the team.
@@ -112,7 +112,7 @@ class Plans:
 
 @dataclass(slots=True)
 class OwnShutdown:
-    """Answers and carries out the shutdowns that one teammate is asked for.
+    """Answers the shutdown requests to one teammate, and carries them out.
 
     Only the store of approvals counts, never the text of a message: a forged request is plain mail.
     """
@@ -124,11 +124,11 @@ class OwnShutdown:
     _over: set[str] = field(default_factory=set)  # settled; not read again
 
     def agreed(self) -> bool:
-        """Return whether it has agreed to shut down, and has not done so since."""
+        """Return whether it has agreed to shut down and has not yet done so."""
         return any(question.owes_end for question in self._questions())
 
     def requested(self) -> bool:
-        """Return whether it is asked to, though the request may still lie in its inbox."""
+        """Return whether it is asked to shut down, even if the request is still in its inbox."""
         asked = [one for one in self.approvals.open_ones() if one.type == Kind.SHUTDOWN]
         return any(question.to == self.name for question in asked)
 
@@ -176,7 +176,7 @@ class OwnShutdown:
             self.reporter.report_answer(request)
 
     def _drop_calls(self) -> None:
-        """Answer calls behind one that waits for a permission: none of them will run."""
+        """Answer all open calls, if one waits for a permission: none of them will run."""
         conversation = self.conversation
         for call in conversation.unanswered:
             begun = call["id"] in conversation.begun  # by a process that was killed at it
@@ -185,7 +185,7 @@ class OwnShutdown:
         self.approvals.withdraw(self.name, *CALLS)
 
     def close_old_requests(self) -> None:
-        """Tell the model which shutdown requests that it has read are closed."""
+        """Tell the model which of the shutdown requests that it has read are closed."""
         if self.conversation.unfollowed:
             return  # its calls are answered first; there is time for this with the next mail
         old = [
@@ -204,7 +204,7 @@ class OwnShutdown:
             self.conversation.add_note(words.format(ids=", ".join(fresh)), closes=fresh)
 
     def _questions(self) -> list[Approval]:
-        """Return the real ones among the requests that it has read."""
+        """Return the genuine shutdown requests among those that it has read."""
         found = []
         for request in self.conversation.shutdown_requests:
             question = None if request in self._over else self.approvals.find(request)

@@ -40,7 +40,7 @@ def read_project_instructions(workspace: Workspace) -> str:
     """Return the text of `AGENTS.md`, else of `CLAUDE.md`, to be added to the system prompt.
 
     Bytes that are not UTF-8 are replaced, and the text is cut at `MAX_BYTES` with a note. A link
-    out of the workspace is not followed: it would let a writer of the workspace read other files.
+    out of the workspace is not followed: anyone who can write there could read other files with it.
     """
     return next(filter(None, (_read(workspace, name) for name in FILE_NAMES)), "")
 
@@ -117,7 +117,7 @@ def find_role(paths: TeamPaths, project: Path, role: str) -> roles.Role | None:
     """Return the contents of a role's file, or `None`.
 
     Raises:
-        SettingsError: the file cannot be understood.
+        SettingsError: the file cannot be parsed.
     """
     return roles.find(role, roles.folders(paths.agents, project))
 

@@ -31,7 +31,7 @@ class CallSlots:
 
     @asynccontextmanager
     async def hold(self, prefix: str = "") -> AsyncIterator[Callable[[], None]]:
-        """Hold a slot for one call, however that ends; yield what reports that its reply begins.
+        """Hold a slot during one call; yield a function to call when its reply begins.
 
         If the server refuses the call because there are too many, the release reports it. The
         supervisor then pauses all calls, and the next try waits for a slot again.
@@ -78,7 +78,7 @@ class CallSlots:
         self._send(b"%s %d" % (BEGUN, number))
 
     def _ask(self) -> None:
-        """Ask for a slot for the first request that waits, unless a question is under way."""
+        """Ask for a slot for the first request that waits, unless one was asked for already."""
         while self._waiting and self._waiting[0][1].done():
             self._waiting.popleft()  # cancelled
         if self._waiting and self._asked is None:

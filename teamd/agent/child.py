@@ -31,7 +31,7 @@ from teamd.team.states import ChildExit, ChildStart
 
 
 def live(common: TeammateProcess, start: ChildStart) -> int:
-    """Be a teammate until told to stop, or until it may hibernate; return the exit code."""
+    """Run as a teammate until told to stop, or until it may hibernate; return the exit code."""
     name = start.name
     journal = Journal(common.paths.log(name), name, common.mask)
     pulse = HeartbeatSender(start.heartbeat, every_seconds=common.beat_seconds)
@@ -54,10 +54,10 @@ def live(common: TeammateProcess, start: ChildStart) -> int:
 
 
 def try_first_steps(common: TeammateProcess, bell: int) -> None:
-    """Build a teammate as the first one will be built, and leave nothing of it.
+    """Build a teammate just as the first one will be built, and leave no trace of it.
 
-    It has the name of the supervisor, which no teammate can have. What this raises would end the
-    process of every teammate as it begins.
+    It has the name of the supervisor, which no teammate can have. An error raised here would also
+    end the process of every teammate at its start.
     """
     paths = common.paths
     check_workspace(common.settings())

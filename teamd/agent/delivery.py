@@ -1,6 +1,6 @@
 """Delivery: mail goes from the inbox into the conversation, each message once; then the news.
 
-An interrupt is mail, too. So it is on the disk before it takes effect, and a process that replaces
+An interrupt is mail, too. So it is on disk before it takes effect, and a process that replaces
 a killed one finds it again.
 """
 
@@ -56,7 +56,7 @@ class MailHold:
 
     @classmethod
     def of(cls, env: Environment) -> Self:
-        """Return the hold on a teammate's mail; the lead's is never held: to lead is to write."""
+        """Return the hold on a teammate's mail; the lead's is never held: leading means writing."""
         most = 0 if env.leads else env.settings.limits.talk_wakes
         return cls(env.name, most, env.conversation, env.mailbox, env.roster)
 
@@ -89,7 +89,7 @@ class MailHold:
 
 
 def is_idle_talk(messages: Iterable[Message], roster: Roster) -> bool:
-    """Return whether mail is all teammates' own words; other programs speak for a person."""
+    """Return whether all mail was written by teammates; other programs speak for a person."""
     for message in messages:
         name, _, elsewhere = message.sender.partition("@")
         if name.lower() in (LEAD, USER) or message.type not in _TALK or "task_id" in message.extra:
@@ -123,10 +123,10 @@ class Delivery:
         self.hold = MailHold.of(self.env)
 
     def deliver(self) -> None:
-        """Take mail, unless it is held; an interrupt first ends the turn that it is about.
+        """Take mail, unless it is held; an interrupt first ends the turn that it refers to.
 
         Raises:
-            TurnCancelled: it has to end now; the mail is taken after that.
+            TurnCancelled: the turn has to end now; the mail is taken after that.
         """
         if not self.hold.holds():
             self._take_mail()
@@ -197,5 +197,5 @@ def _interrupter(messages: Iterable[Message]) -> str | None:
 
 
 def _begins_anew(message: Message) -> bool:
-    """Return whether a spawn says so; what another program calls fresh is its own business."""
+    """Return whether it is a spawn with `fresh`; that key alone, in other mail, has no effect."""
     return all(message.extra.get(key) is True for key in (PROMPT_KEY, FRESH_KEY))

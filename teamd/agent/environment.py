@@ -1,4 +1,4 @@
-"""The environment of one teammate: its conversation, and its way to others."""
+"""The environment of one teammate: its conversation, and its links to the rest of the team."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ class Environment:
     """One teammate's name, files and settings, and the parts that its loop and its tools share.
 
     Attributes:
-        check: forbids to write if the team directory has been replaced.
-        slots: of model calls, which the supervisor grants.
-        granted_bytes: the longest message that the senders' current settings allow.
-        probe: whether this machine can make a sandbox.
+        check: raises if the team directory has been replaced; called before each write.
+        slots: the slots for model calls, which the supervisor grants.
+        granted_bytes: returns the size of the longest message that the senders' settings now allow.
+        probe: tells whether this machine can make a sandbox.
         ledger: limits and costs of the team's model calls.
         roster: the members of the team.
         mask: keeps secrets out of the model's input and of written files.
         origin: the source of its working copy; `None` for a teammate in the shared folder.
-        goes_on: whether its last process ended to hibernate: the temporary files are in use.
+        goes_on: whether its last process ended to hibernate: its temporary files are still needed.
         at_end: callbacks for the end of the loop, however it ends.
     """
 
@@ -103,12 +103,12 @@ class Environment:
 
     @property
     def durable(self) -> bool:
-        """True where mail and conversation wait for the disk itself."""
+        """Whether writes of mail and of the conversation wait until they are on disk."""
         return self.settings.mail.durability == "disk"
 
     @cached_property
     def post(self) -> MailRouter:
-        """The way of mail in this team."""
+        """The mail router of this team."""
         return self.post_in(self.paths)
 
     @cached_property
@@ -120,7 +120,7 @@ class Environment:
 
     @cached_property
     def conversation(self) -> Conversation:
-        """The teammate's own; its subagents have theirs."""
+        """The teammate's own conversation; its subagents have theirs."""
         path = self.paths.transcript(self.name)
         return Conversation(Transcript(path, durable=self.durable, check=self.check))
 
@@ -139,12 +139,12 @@ class Environment:
 
     @cached_property
     def approvals(self) -> Approvals:
-        """The plans, permissions and shutdowns that are asked for in this team."""
+        """The plans, permissions and shutdowns that are requested in this team."""
         return Approvals(self.paths, self.post)
 
     @cached_property
     def reporter(self) -> Reporter:
-        """The way of reports to the supervisor and the lead."""
+        """Sends reports to the supervisor and the lead."""
         supervisor = Mailbox(self.paths, TEAMD, durable=False)
         return Reporter(self.name, Identity.own(), self.conversation, supervisor, self.post)
 
@@ -209,7 +209,7 @@ class Environment:
 
     @cached_property
     def shutdown(self) -> OwnShutdown:
-        """The teammate's part in being shut down."""
+        """The teammate's side of its own shutdown."""
         return OwnShutdown(self.name, self.conversation, self.approvals, self.reporter)
 
     @cached_property
@@ -217,7 +217,7 @@ class Environment:
         return Pause(self.name, self.roster)
 
     def post_in(self, paths: TeamPaths) -> MailRouter:
-        """Return the router of mail in a team."""
+        """Return the mail router of a team."""
         return MailRouter(
             paths,
             durable=self.durable,

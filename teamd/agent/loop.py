@@ -1,4 +1,4 @@
-"""A teammate's loop: take mail, ask the model, run tools, write down, and wait."""
+"""A teammate's loop: take mail, ask the model, run tools, record the results, and wait."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Loop:
         claim: looks for work if there is no mail; returns whether mail about work waits now.
         calls: the model calls of one wake.
         busy: returns whether the process owns work that would end with it, such as a job.
-        learn_key: gives the mask the key, which mail or a tool may show before the first call.
+        learn_key: tells the mask the key, since mail or a tool may show it before the first call.
     """
 
     env: Environment
@@ -84,16 +84,16 @@ class Loop:
                 await self._wait(min(left, _RETRY_SECONDS) if self._owes_notices else left)
 
     def _seconds_awake(self) -> float:
-        """Return the seconds until it hibernates; it does not while anything is left to do."""
+        """Return the seconds until it hibernates; infinite while anything is left to do."""
         seconds = self.env.settings.supervision.hibernate_seconds
         if not seconds or self._owes_notices or self.env.mailbox.waiting() or self.busy():
             return math.inf
         return self._worked_at + seconds - clocks.awake()
 
     def interrupt(self) -> None:
-        """Cancel the turn that is under way, where mail says so; the teammate lives on.
+        """Cancel the current turn if mail says so; the teammate lives on.
 
-        The signal alone says nothing: it may come after that mail was read, to another turn.
+        The signal alone proves nothing: it may arrive after that mail was read, in another turn.
         """
         try:
             by = self.delivery.find_interrupt()
@@ -127,7 +127,7 @@ class Loop:
         return self.env.pause.why() is not None
 
     def _paused(self) -> str | None:
-        """Return why it rests until it is resumed; a requested shutdown goes on."""
+        """Return why it rests until it is resumed; a requested shutdown still proceeds."""
         why, shutdown = self.env.pause.why(), self.env.shutdown
         return None if why is None or shutdown.agreed() or shutdown.requested() else why
 
@@ -215,10 +215,10 @@ class Loop:
         conversation.end_turn(conversation.stop_reason, conversation.said, notice=notice)
 
     async def _pause(self, error: UnusableError) -> None:
-        """Wait for a person's help; the next mail, or a later time, brings the next try.
+        """Wait for a person's help; try again at the next mail, or after some time.
 
-        A time that the server gave is kept, whatever mail comes. At a limit the next try comes when
-        the limit was raised and a person has resumed the teammate, or when its day is over.
+        A time that the server gave is kept, whatever mail comes. At a limit it tries again when
+        a person has raised the limit and resumed the teammate, or when the limit's period is over.
         """
         about = pause_reason(error)
         known = about == self.env.conversation.paused_about  # maybe from an earlier process
@@ -232,7 +232,7 @@ class Loop:
     async def _await_answer(self, pending: PermissionPending) -> None:
         """Wait for a person's answer in the middle of a turn; mail waits in the inbox.
 
-        The same call follows, as it does in the process that replaces a killed one.
+        Then the same call is made again, as in a process that replaces a killed one.
         """
         env = self.env
         if not (env.conversation.paused and env.conversation.paused_about == pending.request):
@@ -255,7 +255,7 @@ class Loop:
         until: float | None = None,
         remedy: str = "",
     ) -> None:
-        """Show and tell how it is from now on."""
+        """Publish the teammate's new status, and report it to the supervisor."""
         model = self.compaction.model_asked if status is Status.WORKING else None
         self.env.presence.go_on(model, self.compaction.fill)
         self.env.reporter.report(status, reason, until=until, remedy=remedy)
@@ -269,7 +269,7 @@ class Loop:
         return lambda: self.env.mailbox.waiting() and not self.delivery.hold.holds()
 
     def _rest(self, seconds: float, over: Callable[[], bool]) -> Coroutine[None, None, None]:
-        """Wait until it is over, or for so many seconds from now, or until it shuts down."""
+        """Wait until `over` returns true, or for this many seconds, or until a shutdown."""
         # By a clock that goes on while the machine is suspended: a server's time does.
         return self._rest_until(clocks.Deadline.after(seconds), over)
 
@@ -302,7 +302,7 @@ class Loop:
 
 
 def pause_reason(error: UnusableError) -> str:
-    """Return the common part of all sentences about one trouble: the lead is told once."""
+    """Return a text shared by all reports of the same problem, so that the lead is told once."""
     if isinstance(error, LimitError):
         return error.key  # others' calls change its figures
     if error.about:

@@ -1,8 +1,8 @@
-"""A model call, on its whole way from the conversation to the server.
+"""A model call, all the way from the conversation to the server.
 
 `ModelCalls.reply` tries again on failure. In each attempt a person may read along; the call waits
-for one of the team's slots, reserves tokens and money in the ledger, and brings the conversation to
-the disk. Then the provider sends the request: `Claude`, or a script in its place.
+for one of the team's slots, reserves tokens and money in the ledger, and syncs the conversation to
+disk. Then the provider sends the request: `Claude`, or a script in its place.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _ASK_AGAIN_SECONDS: Final = 60.0
 
 @dataclass(slots=True)
 class Rests:
-    """The rests after refusals of the account; all conversations of a teammate share them.
+    """The rests after the server refused the account; a teammate's conversations share them.
 
     Attributes:
         count: how many there were since the last reply.
@@ -76,17 +76,17 @@ class ModelCalls:
     """The model calls of one conversation.
 
     Attributes:
-        slots: of the team; a call waits for one.
+        slots: the team's slots; a call waits for one.
         ledger: records the calls of the whole team.
         name: the teammate's.
         policy: how often a call is tried, and after which pauses.
-        tell: gets why an attempt failed, how many seconds the pause before the next one takes,
-            and its number, the first call being 1.
+        tell: called with why an attempt failed, the seconds of the pause before the next attempt,
+            and the attempt's number, the first call being 1.
         settled: called when no further attempt follows, even if none has failed.
-        rests: those after refusals of the account.
-        live: where a person reads along, if one does.
+        rests: the rests after the server refused the account.
+        live: the file in which a person can read along, if any.
         caches: whether the server caches the beginnings of requests.
-        settle: brings the conversation to the disk. It follows the write of the ledger, since the
+        settle: syncs the conversation to disk. It follows the write of the ledger, since the
             disk then writes most of both at once.
     """
 
@@ -105,12 +105,12 @@ class ModelCalls:
     _prices: Prices | None = None
 
     async def reply(self, ask: Ask) -> Reply:
-        """Answer, after as many attempts as `RetryPolicy` allows; a cancellation ends the waiting.
+        """Return the reply, after up to `RetryPolicy.attempts` calls; a cancellation ends the wait.
 
         Raises:
             UnusableError: the last attempt failed too, the server asks for a long wait, or a person
                 has to act.
-            LimitError: a limit is too low for the call; nothing was asked.
+            LimitError: a limit is too low for the call; no request was sent.
         """
         try:
             reply = await self._try_until_answered(ask)
@@ -122,7 +122,7 @@ class ModelCalls:
         return reply
 
     async def _try_until_answered(self, ask: Ask) -> Reply:
-        """Ask until there is a reply; where the key is refused, once more with a fresh one."""
+        """Ask until there is a reply; if the key is refused, ask once more with a fresh one."""
         failures, renewed = list[TransientError](), False
         while True:
             try:
@@ -163,7 +163,7 @@ class ModelCalls:
 
     @contextmanager
     def _shown(self, ask: Ask) -> Iterator[Ask]:
-        """Show the reply while it comes, except for a summary."""
+        """Show the reply as it streams in, unless it is a summary."""
         if self.live is None:
             yield ask
         elif ask.aside:
@@ -174,7 +174,7 @@ class ModelCalls:
                 yield replace(ask, heard=self.live.hear, thought=self.live.think)
 
     async def _ask_within_limits(self, ask: Ask) -> Reply:
-        """Ask with a reservation in the ledger, and settle it by the usage that was reported."""
+        """Ask with a reservation in the ledger, and settle that with the reported usage."""
         reservation = await self._reserve(ask)
         account: Account | None = NOTHING
         try:
@@ -195,8 +195,8 @@ class ModelCalls:
         """Ask the provider.
 
         Raises:
-            ModelError: as the provider raises it; also where not even its client could be built, so
-                that nothing was sent: a proxy, a certificate or a package is missing, say.
+            ModelError: as the provider raises it; also if not even its client could be built, so
+                that nothing was sent, for example without a proxy, a certificate or a package.
         """
         try:
             return await self.provider.reply(ask)
@@ -246,10 +246,10 @@ class ModelCalls:
         return FREE if free or self._prices is None else self._prices.find(model)
 
     def _account(self, ask: Ask, usage: Usage | None, *, broke_off: bool = False) -> Account | None:
-        """Return the cost of a call; `None`, for all that was reserved, if it was not reported.
+        """Return the cost of a call; `None`, meaning the whole reservation, if none was reported.
 
-        If the reply broke off, the longest output is assumed. The server may go on behind a broken
-        connection, and sends thinking in a shortened form.
+        If the reply broke off, the longest output is assumed: the server may go on after a broken
+        connection, and it sends thinking in a shortened form.
         """
         if usage is not None and broke_off:
             usage = replace(usage, output_tokens=ask.max_tokens)
@@ -282,7 +282,7 @@ class ModelCalls:
 
 
 def _bound_input(ask: Ask) -> int:
-    """Return the most tokens that the request can have: none is shorter than a byte."""
+    """Return the maximum number of tokens of the request: no token is shorter than a byte."""
     whole = size_of([ask.system, ask.tools, ask.messages]) + UNSEEN_TOKENS
     return whole if ask.most_input_tokens is None else min(whole, ask.most_input_tokens)
 
@@ -322,8 +322,8 @@ class TeammateModel:
         """Return the model calls of a conversation.
 
         Args:
-            conversation: is on disk before anything is asked.
-            live: whether a person reads along.
+            conversation: the conversation; it is on disk before each request.
+            live: whether a person can read along.
             beside: whether the teammate itself does other things meanwhile.
         """
         env, settings = self._env, self._settings
@@ -346,7 +346,7 @@ class TeammateModel:
         )
 
     async def learn_key(self) -> None:
-        """Have `key_command` tell the key: text that is read before the first call may hold it."""
+        """Get the key from `key_command`: text that is read before the first call may hold it."""
         if self._settings.key_command is not None:
             try:
                 await self.provider.learn_key()

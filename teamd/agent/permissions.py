@@ -39,8 +39,8 @@ class Permissions:
         ask_seconds: how long a request waits for its answer.
         approvers: agents that may answer besides the person.
         person: returns the address of the person.
-        secret: returns that of the conversation, from which the ids of requests are computed.
-        settle: brings the conversation to the disk: a request refers to a call in it.
+        secret: returns the secret of the conversation, from which request ids are computed.
+        settle: syncs the conversation to disk, since a request refers to a call in it.
         pushes: those of a teammate with a working copy.
     """
 
@@ -58,11 +58,11 @@ class Permissions:
     pushes: Pushes | None = None
 
     def check(self, tool: str, arguments: Input, key: str) -> str:
-        """Return if a call may run, with the approver's words as a line of its own.
+        """Check that a call may run; return the approver's words as a line of their own, if any.
 
         Args:
             tool: the name of the tool.
-            arguments: of the call, checked.
+            arguments: the validated arguments of the call.
             key: identifies this call; the same call waits for the same request.
 
         Raises:
@@ -78,7 +78,7 @@ class Permissions:
         return self._heed(self._ask(tool, arguments, key, judgement))
 
     def check_unasked(self, tool: str, arguments: Input, key: str) -> str:
-        """Return if a call of a subagent may run; the person is not asked.
+        """Check that a call of a subagent may run, without asking the person.
 
         Raises:
             ToolError: it may not.
@@ -135,7 +135,7 @@ class Permissions:
     def _judge_push(self, push: Push, arguments: Input) -> Judgement:
         """Judge a push by the rules, both as it is written and with its remote and branch named.
 
-        A push leaves the machine with the person's rights, so it is asked for, unless a rule for
+        A push leaves the machine with the person's rights, so it needs consent, unless a rule for
         `git push` or a lasting permission for this branch allows it.
 
         Raises:
@@ -256,17 +256,17 @@ def _arguments(given: Input) -> dict[str, str]:
     """Return the arguments as a person sees them.
 
     Raises:
-        ToolError: one is too long for that.
+        ToolError: an argument is too long to be shown.
     """
     values = given.model_dump(exclude_none=True).items()
     return {name: _cut(name, str(value)) for name, value in values}
 
 
 def _cut(name: str, value: str) -> str:
-    """Return an argument as a person sees it: whole, if the person allows exactly that.
+    """Return an argument as a person sees it: a command or path whole, others cut if long.
 
     Raises:
-        ToolError: it is too long for that.
+        ToolError: it is too long to be shown.
     """
     if name in ("command", "path"):
         if len(value) > LONGEST:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TeammateProcess:
-    """The things that all teammates have in common; made once, before any of them is forked.
+    """The objects that all teammates share; made once, before any of them is forked.
 
     Attributes:
         settings: returns those that are in force when a child is forked.
@@ -118,7 +118,7 @@ class TeammateProcess:
         self._loaded = True
 
     def caution(self) -> str | None:
-        """Return a warning for a spawn that its first model call would give later."""
+        """Return, at spawn time, a warning that the first model call would otherwise give."""
         model = self.settings().model
         if not model.asks_server or model.key_command is not None:
             return None
@@ -129,7 +129,7 @@ class TeammateProcess:
         """Return the contents of a role's file, or `None`.
 
         Raises:
-            SettingsError: the file cannot be understood.
+            SettingsError: the file cannot be parsed.
         """
         from teamd.agent.build import find_role  # noqa: PLC0415 -- see `load`
 

@@ -88,7 +88,7 @@ class TeammateTools:
         )
 
     def news(self) -> Iterator[NewsAdded]:
-        """Yield the jobs that have ended, told already or not."""
+        """Yield the jobs that have ended, whether or not the teammate was told."""
         for job in self.context.jobs.all():
             if not job.runs:
                 # A number alone may come again, once the files of a folder were removed.
@@ -96,7 +96,7 @@ class TeammateTools:
                 yield NewsAdded(about=about, text=render_job(job.id, job.state, job.what))
 
     def busy(self) -> bool:
-        """Return whether the end of the process would end unfinished work."""
+        """Return whether ending the process would cut off unfinished work."""
         # A key that a command tells may have to be unlocked by a person: once a process is enough.
         return self.env.settings.model.key_command is not None or any(
             job.runs for job in self.context.jobs.all()
@@ -120,7 +120,7 @@ class TeammateTools:
             background: whether it has model calls of its own, since it outlasts the wake.
 
         Raises:
-            ToolError: it came to no end.
+            ToolError: the subagent did not finish.
             UnusableError: the model cannot be asked.
         """
         env = self.env
@@ -157,7 +157,7 @@ class TeammateTools:
 
     @cached_property
     def board(self) -> Board:
-        """The task board in the hands of this teammate."""
+        """The task board, as used by this teammate."""
         return make_board(self.env)
 
     @property
@@ -165,7 +165,7 @@ class TeammateTools:
         return WrittenFiles.of(self.env.settings.team.workspace, self.env.paths)
 
     def _protected_places(self, root: Path) -> list[ProtectedPath]:
-        """Return the places of a workspace that its file tools leave as they are."""
+        """Return the paths of a workspace that the file tools must not change."""
         env, settings = self.env, self.env.settings
         more = settings.tools_of(env.name, env.roster.get(env.name).role).protect
         allowed = settings.places_allowed_to(env.name)
@@ -206,6 +206,6 @@ class TeammateTools:
 
 
 def make_board(env: Environment) -> Board:
-    """Return the task board in the hands of a teammate."""
+    """Return the task board, as used by a teammate."""
     check = env.settings.tasks.check
     return Board(env.paths, env.post, env.name, check=check, durable=env.durable)

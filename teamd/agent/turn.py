@@ -97,7 +97,7 @@ class Repeats:
         return Result(text=_STOP.format(count=count), is_error=True)
 
     def _count(self, key: str, name: str, result: Result) -> int:
-        """Return how often a call was made with nothing new, this time included."""
+        """Return how often a call was made without anything new, this time included."""
         before, at_once = self._made.get(key), key == self._last
         silent = result.text == NO_OUTPUT
         nothing_new = (
@@ -184,10 +184,10 @@ async def follow(
         talk: the conversation, and the tools that it may use.
         guard: runs each call.
         repeats: the calls of this turn; once it is stuck, no further call runs.
-        show: gets each call as it begins.
+        show: called with each call as it begins.
 
     Raises:
-        PermissionPending: a call waits for a person, and the calls behind it wait as well.
+        PermissionPending: a call waits for a person, and the calls after it wait as well.
     """
     conversation = talk.conversation
     # Gateways send whole calls under `end_turn`, `stop` or `tool_calls` as well.
@@ -234,10 +234,10 @@ async def run_subagent(compaction: Compaction, calls: CallBudget, prompt: str) -
     """Do a task in a conversation of its own; return the text of the last turn.
 
     Args:
-        compaction: asks the teammate's own model, so that it is on the teammate's budget. The
-            conversation is open, and stays on disk to be read later; the tools are without those of
+        compaction: asks the teammate's own model, so that the teammate's budget pays. The
+            conversation is open, and stays on disk to be read later; the tools exclude those of
             a team member.
-        calls: its model calls; in the foreground the rest of its teammate's wake.
+        calls: its model calls; in the foreground, those left in its teammate's wake.
         prompt: the whole task.
 
     Raises:

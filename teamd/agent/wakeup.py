@@ -1,4 +1,4 @@
-"""A teammate's wakes: the bell that ends its rest, its pulse and its model calls until the next."""
+"""A teammate's wakes: the bell that ends its rest, its heartbeat, and the model calls of a wake."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from teamd.team.heartbeat import Heartbeat
 
 @dataclass(slots=True)
 class HeartbeatSender:
-    """Beats every so many seconds, which shows the supervisor that its teammate lives.
+    """Sends a heartbeat at fixed intervals, which shows the supervisor that its teammate is alive.
 
-    It beats from within the event loop: whatever keeps that from turning stops the pulse, be it a
-    signal, a computation without end or a system call that does not return. What a teammate waits
-    for within the loop (a model's silence, a command) has a time limit of its own and may take it.
+    It beats from within the event loop, so anything that blocks the loop stops the heartbeat: a
+    signal, an endless computation, or a system call that does not return. Waits within the loop
+    (for a silent model, or a command) do not stop it; they have time limits of their own.
     """
 
     vitals: Heartbeat
@@ -29,14 +29,14 @@ class HeartbeatSender:
     _next: asyncio.TimerHandle | None = None
 
     def beat(self) -> None:
-        """Show life now, and again and again from now on."""
+        """Send a heartbeat now, and regularly from now on."""
         self.vitals.beat()
         self._stop()
         self._next = asyncio.get_running_loop().call_later(self.every_seconds, self.beat)
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        """Be silent for the length of a block: an idle teammate computes nothing."""
+        """Send no heartbeats during the block: an idle teammate computes nothing."""
         self._stop()
         self.vitals.rest()
         try:
@@ -58,8 +58,8 @@ class Wakeup:
 
     Args:
         fd: non-blocking.
-        pulse: rests while one waits here.
-        recheck_seconds: a byte may be lost; look for mail now and then without one.
+        pulse: the heartbeat, which rests during `wait`.
+        recheck_seconds: how often to look for mail without a byte, since one may be lost.
     """
 
     def __init__(self, fd: int, *, pulse: HeartbeatSender, recheck_seconds: float) -> None:
@@ -75,7 +75,7 @@ class Wakeup:
         self._woken.set()
 
     async def wait(self, seconds: float = math.inf) -> None:
-        """Wait for a ring, or for so many seconds, or until the next look without a ring is due.
+        """Wait for a ring, or for this many seconds, or until the next look without a ring is due.
 
         Raises:
             SupervisorGone: no process can ring any longer.
@@ -90,7 +90,7 @@ class Wakeup:
 
     @contextmanager
     def watching(self, folder: Path) -> Iterator[None]:
-        """Wake up on changes in a folder as well, for the length of a block."""
+        """Wake up on changes in a folder as well, during the block."""
         loop, recheck_seconds = asyncio.get_running_loop(), self._recheck_seconds
         with closing(watch(folder)) as changes:
 
@@ -107,7 +107,7 @@ class Wakeup:
                 loop.remove_reader(changes.fileno())
 
     def reset(self) -> None:
-        """Forget the wake-ups so far; call it before looking for the mail that they told of."""
+        """Forget the wake-ups so far; call it before looking for the mail that they announced."""
         self._woken.clear()
         if not self._listens:
             _empty(self._fd)
@@ -126,12 +126,12 @@ class Wakeup:
 def hibernate(bell: int, heartbeat: Heartbeat, wanted: Callable[[], bool]) -> None:
     """Wait until there is work, without the memory of an event loop.
 
-    The first look comes before any wait: an earlier ring went to the process before.
+    The first look comes before any wait: an earlier ring went to the previous process.
 
     Args:
-        bell: as that of a `Wakeup`.
-        heartbeat: shows each look.
-        wanted: looks for work, as cheaply as it can.
+        bell: the descriptor, as for a `Wakeup`.
+        heartbeat: told about the rest and its end.
+        wanted: returns whether there is work; should be cheap.
 
     Raises:
         SupervisorGone: no process can ring any longer.
@@ -155,10 +155,10 @@ def _empty(bell: int) -> None:
 
 
 class CallBudget:
-    """So many model calls, taken one by one, by a teammate and its foreground subagents alike.
+    """A number of model calls, which a teammate and its foreground subagents take one by one.
 
     Attributes:
-        most: how many there are.
+        most: the total number of calls.
     """
 
     def __init__(self, most: int) -> None:
@@ -166,11 +166,11 @@ class CallBudget:
         self._left = most
 
     def renew(self) -> None:
-        """Begin a wake: all of them are left."""
+        """Begin a wake, with all calls available again."""
         self._left = self.most
 
     def take(self) -> bool:
-        """Take one for the call that comes next; return whether there was one."""
+        """Take one call from the budget; return whether one was left."""
         if not self._left:
             return False
         self._left -= 1

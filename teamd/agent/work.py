@@ -39,7 +39,7 @@ class Presence:
     Attributes:
         path: the file.
         process: this one.
-        context: the share of the context that the last process has shown.
+        context: the used share of the context, as the previous process showed it.
     """
 
     path: Path
@@ -63,11 +63,11 @@ class Presence:
         self._show(Doing(kind=TOOL, what=what), self._shown.context)
 
     def rest(self) -> None:
-        """Show that nothing is done, as in the process before."""
+        """Show no activity, and leave the shown share of the context unchanged."""
         self._show(None, self._shown.context)
 
     def begin_retry(self, cause: str, seconds: float | None, attempt: int, attempts: int) -> None:
-        """Show that a model call has failed and is tried again, maybe in so many seconds."""
+        """Show that a model call has failed and is tried again, after `seconds` if known."""
         if self._shown.doing is not None:
             cause = shorten(self.mask.text(cause))
             begins = None if seconds is None else time.time() + seconds
@@ -94,7 +94,7 @@ class Presence:
 
 
 def _describe_call(tool: str, arguments: Any) -> str:
-    """Return a tool's name and the subject of its call, if an argument tells it."""
+    """Return a tool's name and the subject of its call, if an argument names it."""
     with suppress(AttributeError, StopIteration):  # a model may give anything
         told = next(arguments[key] for key in _TELLING if isinstance(arguments.get(key), str))
         if tool == "bash" and isinstance(purpose := arguments.get("description"), str):
@@ -135,8 +135,8 @@ class Reporter:
     ) -> None:
         """Tell the supervisor the teammate's state, unless it knows it already.
 
-        While the teammate works, changed figures alone are sent once a second at most: each report
-        costs the supervisor a round.
+        While the teammate works, mere changes of figures are sent once a second at most: a report
+        costs the supervisor a pass of its loop.
 
         Args:
             status: the status for the roster.
@@ -185,10 +185,10 @@ class Reporter:
 
 
 def claim_next(board: Board, role: Callable[[], str], journal: Journal) -> bool:
-    """Claim the next free task for an idle teammate; return whether there is mail about one now.
+    """Claim the next free task for an idle teammate; return whether mail about a task now waits.
 
-    A claim and its mail are one write of the task's file, see `Board`: a process that is killed
-    after it finds its mail again.
+    A claim and its mail are one write of the task's file, see `Board`. So if a process is killed
+    after that write, its successor finds the mail.
     """
     try:
         told = board.flush()

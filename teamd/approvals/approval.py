@@ -72,7 +72,7 @@ class Approval:
         task: for a plan: the task of the asker.
         answered_by: the member that answered.
         grants: for a call: the calls that an answer with `always` allows from then on.
-        always: whether the answer was a lasting permission that is not revoked.
+        always: whether the answer was a lasting permission that has not been revoked.
         extra: keys of other programs, kept unchanged, those of `describe_call`, and for a push
             `remote`, `branch`, `commits` and `stat`.
     """
@@ -226,12 +226,12 @@ class Approval:
 
 
 def describe_call(tool: str, arguments: Mapping[str, str]) -> dict[str, Any]:
-    """Return the `extra` keys of a tool call's approval, from which faces show the call."""
+    """Return the `extra` keys of a tool call's approval, from which interfaces show the call."""
     return {_TOOL: tool, _INPUT: arguments}
 
 
 def describe_push(facts: Mapping[str, Any]) -> str:
-    """Return the `extra` keys of a push as lines; empty if they are not a push of teamd's."""
+    """Return the `extra` keys of a push as lines; empty if they are not those of teamd's pushes."""
     try:
         remote, branch, stat = (str(facts[name]) for name in ("remote", "branch", "stat"))
         commits = [f"{one['commit'][:_SHORT]} {one['subject']}" for one in facts["commits"]]

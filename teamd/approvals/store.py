@@ -83,7 +83,7 @@ class Approvals:
             by: the member that answers; the person is `user`.
             approve: whether it is approved.
             reason: why, in words.
-            always: for a call: whether it is lasting, see `Approval.grants`.
+            always: for a call: whether the permission is lasting, see `Approval.grants`.
 
         Raises:
             NoSuchApproval: it does not exist, or `by` may not answer it.

@@ -43,7 +43,7 @@ def apply_attempt(task: Task, attempt: Attempt | None) -> Task:
 
 
 def reopen(task: Task, tasks: Tasks, *, note: str) -> Task:  # noqa: ARG001 -- a rule of the board
-    """Return a completed task that could not be merged as open again, once for each note."""
+    """Reopen a completed task that could not be merged, once for each note; return the task."""
     if task.status is not TaskStatus.COMPLETED or note in task.notes:
         return task
     begun = TaskStatus.IN_PROGRESS if task.owner else TaskStatus.PENDING

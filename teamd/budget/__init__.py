@@ -1,1 +1,1 @@
-"""The budget: limits on the use of model calls, and the ledger that counts it."""
+"""The budget: limits on the usage of model calls, and the ledger that records it."""

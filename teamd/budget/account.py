@@ -1,4 +1,4 @@
-"""The use of finished calls, and the reservations of calls under way; no file access."""
+"""The usage of finished calls, and the reservations of calls under way; no file access."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from teamd.process_id import Identity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """The use of one teammate or of the whole team.
+    """The usage of one teammate or of the whole team.
 
     Attributes:
         input_tokens: all input tokens, including those read from and written to the cache.
@@ -34,7 +34,7 @@ class Account:
 
     @classmethod
     def of_call(cls, usage: Usage, usd: Decimal | None) -> Account:
-        """Return the use of one call; its cost is `None` if the price is unknown."""
+        """Return the usage of one call; its cost is `None` if the price is unknown."""
         return cls(
             calls=1,
             input_tokens=usage.total_input_tokens,
@@ -82,7 +82,7 @@ class Reservation:
     """The most that a call may use, reserved while it is under way.
 
     Attributes:
-        process: the process that makes the call; if it has died, its use stays unknown.
+        process: the process that makes the call; if it has died, the call's usage stays unknown.
         usd: `None` if the model's price is unknown.
         day: the local day that the call counts for; the ledger sets it. For a refused call it is
             the day or month whose limit refused it, empty for a limit without a period.
@@ -141,8 +141,8 @@ def exactly(amount: Any) -> Decimal:
     """Read a sum of money.
 
     Raises:
-        ValueError: it is not a valid amount. NaN and infinity would spoil every sum; a negative
-            amount would cancel the use of others.
+        ValueError: it is not a valid amount. NaN and infinity would corrupt every sum; a negative
+            amount would cancel out the usage of others.
         ArithmeticError: it is not a number.
     """
     exact = Decimal(str(amount) if isinstance(amount, float) else amount)

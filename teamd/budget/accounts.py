@@ -1,4 +1,4 @@
-"""The accounts of a team: use, reservations, limits and refusals; no file is written."""
+"""The accounts of a team: usage, reservations, limits and refusals; no file is written."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ class Accounts:
 
     Attributes:
         terms: the limits and prices in force.
-        used: the use of each teammate, for all time.
-        days: the use of the whole team on each day.
+        used: the usage of each teammate, for all time.
+        days: the usage of the whole team on each day.
         held: the reservations, by the ids of the calls.
         refused: the last call of each teammate whose call was refused.
         raised: by how much a person has raised a limit, by its name and its teammate, day or month.
@@ -112,7 +112,7 @@ class Accounts:
     raised: dict[tuple[str, str], Decimal] = field(default_factory=dict)
 
     def total(self) -> Account:
-        """Return the use of the whole team."""
+        """Return the usage of the whole team."""
         return sum(self.used.values(), NOTHING)
 
     def orphans(self, is_alive: Callable[[Identity], bool]) -> list[Reservation]:
@@ -120,21 +120,21 @@ class Accounts:
         return [kept for kept in self.held.values() if not is_alive(kept.process)]
 
     def charge(self, name: str, account: Account) -> None:
-        """Add to the use of a teammate."""
+        """Add to a teammate's usage."""
         self.used[name] = self.used.get(name, NOTHING) + account
 
     def charge_day(self, day: str, account: Account) -> None:
-        """Add to the team's use on a day; calls of earlier versions have no day."""
+        """Add to the team's usage on a day; calls of earlier versions have no day."""
         if day:
             self.days[day] = self.days.get(day, NOTHING) + account
 
     def hold(self, reservation: Reservation) -> None:
-        """Reserve the most that a call may take, and forget that its teammate was refused."""
+        """Reserve the most that a call may take, and clear an earlier refusal of its teammate."""
         self.held[reservation.id] = reservation
         self.refused.pop(reservation.teammate, None)
 
     def close(self, reservation: Reservation, account: Account) -> None:
-        """Replace the reservation of a call by its use."""
+        """Replace the reservation of a call by its usage."""
         del self.held[reservation.id]
         self.charge(reservation.teammate, account)
         self.charge_day(reservation.day, account)
@@ -199,7 +199,7 @@ class Accounts:
         return self.used.get(of, NOTHING)
 
     def used_in(self, period: str) -> Account:
-        """Return the team's use on a day or in a month."""
+        """Return the team's usage on a day or in a month."""
         if period in self.days:
             return self.days[period]
         parts = [used for day, used in self.days.items() if days.month_of(day) == period]

@@ -1,4 +1,4 @@
-"""The ledger `.team/ledger.jsonl`: each model call is reserved before it and settled after it.
+"""The ledger `.team/ledger.jsonl`: a reservation before each model call, a settlement after it.
 
 A process that dies between the two records of a call leaves an open reservation, which counts in
 full. It is settled in full when another call does not fit beside it, or when the file has grown
@@ -51,7 +51,7 @@ class Ledger:
     Attributes:
         path: the file, which is also the lock.
         longest_bytes: a longer file is replaced by its sums.
-        is_alive: whether a process still runs and so will settle its reservations.
+        is_alive: tells whether a process still runs and so will settle its reservations.
         today: returns the local day.
     """
 
@@ -135,7 +135,7 @@ class Ledger:
             return refusal
 
     def settle(self, reservation: Reservation, account: Account | None) -> None:
-        """Record the use of a call; `None` if it is unknown, so that the call counts in full.
+        """Record the usage of a call; `None` if it is unknown, so that the call counts in full.
 
         A call that another process has settled meanwhile stays as it is. If the record cannot be
         written now, it is written before the next call of this process.
@@ -287,7 +287,7 @@ class Ledger:
             self._named = self._head
 
     def restore(self, used: Mapping[str, Account], by_day: Mapping[str, Account]) -> None:
-        """Replace a damaged ledger by the use that is known; no teammate may be running."""
+        """Replace a damaged ledger by the known usage; no teammate may be running."""
         self._accounts = Accounts(used=dict(used), days=dict(by_day))
         self._replace()
 

@@ -30,8 +30,8 @@ class Price:
     """USD per million tokens of each kind.
 
     Attributes:
-        long_prompt_tokens: a prompt of more than these, cached ones included, costs
-            `long_prompt_factor` times as much, its reply too; `None` where length does not matter.
+        long_prompt_tokens: a prompt of more tokens than this, cached ones included, costs
+            `long_prompt_factor` times as much, as does its reply; `None` if length does not matter.
     """
 
     input: Decimal
@@ -44,7 +44,7 @@ class Price:
 
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Price:
-        """Read a price from its table; only `input` and `output` must be in it."""
+        """Read a price from its table; only `input` and `output` are required."""
         given = {one.name: table.get(one.name) for one in fields(cls)}
         rates = {key: Decimal(str(value)) for key, value in given.items() if value is not None}
         rates.setdefault("cache_read", rates["input"] * _READ)
@@ -82,14 +82,14 @@ class Prices:
     """Prices by the name of the model.
 
     Args:
-        own: a person's prices, which precede the shipped ones; as written in `team.toml`.
+        own: a person's prices, which override the shipped ones; as written in `team.toml`.
     """
 
     def __init__(self, own: Mapping[str, Mapping[str, Any]]) -> None:
         self._tables = [_parse(own), _shipped_prices()]
 
     def find(self, model: str) -> Price | None:
-        """Return the price of a model, also by a dated form of its name, if it is known."""
+        """Return the price of a model, if it is known; a dated form of the name is also found."""
         for table in self._tables:
             named = [name for name in table if _names(name, model)]
             if named:
@@ -98,12 +98,12 @@ class Prices:
 
 
 def find_small_limits(terms: Terms, models: Collection[str], max_tokens: int) -> Iterator[str]:
-    """Yield a sentence for each limit that no call fits into: the longest reply alone takes more.
+    """Yield a sentence for each limit that is below the price or length of the longest reply alone.
 
     Args:
         terms: the limits and the person's prices.
         models: those that may be asked; the cheapest counts, if all their prices are known.
-        max_tokens: of one reply.
+        max_tokens: the longest reply.
     """
     prices = [price for one in models if (price := Prices(terms.prices).find(one)) is not None]
     most_usd = [price.most(0, max_tokens) for price in prices]

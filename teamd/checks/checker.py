@@ -29,7 +29,7 @@ from teamd.team.states import ChildExit
 
 
 def own_board(paths: TeamPaths, settings: Settings) -> Board:
-    """Return the board with teamd as its user, whose mail may exceed the limit of inboxes."""
+    """Return the board as used by teamd, whose mail may exceed the size limit of inboxes."""
     mail = settings.mail
     durable, room = mail.durability == "disk", RESERVE * mail.max_inbox_bytes
     longest = mail.max_message_bytes
@@ -109,7 +109,7 @@ class Checker:
             empty(self.paths.check_place(name.rpartition(".")[2]))
 
     async def _attempt(self, task: Task, output: Tail) -> Attempt | None:
-        """Run the checks of a task; `None` if there are none by now."""
+        """Run the checks of a task; `None` if it no longer has any."""
         team_check = self.settings.tasks.check
         commands = list(dict.fromkeys(filter(None, (team_check, task.check))))
         if not commands:

@@ -246,7 +246,7 @@ _MOST_LISTED: Final = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Merger:
-    """Empties the queue after it was forked.
+    """Empties the queue, in a process forked for that.
 
     Attributes:
         queue: of the team.
@@ -376,7 +376,7 @@ class Merger:
                 await self._end_merged(entry)
 
     async def _end_merged(self, entry: Entry) -> None:
-        """Push the branch if the settings say so, then end the entry; both again after a kill."""
+        """Push the branch if the settings say so, then end the entry; after a kill, repeat both."""
         remote, failed = self.settings.merge.push, ""
         if remote:
             self.queue.note(entry.id, why=f"merged; being pushed to {remote}")

@@ -245,7 +245,7 @@ async def commit_work(
 
 
 def empty(folder: Path) -> None:
-    """Remove a folder and its content, also without permissions on it.
+    """Remove a folder and its content, even without permissions on it.
 
     Raises:
         StoreError: a part of it is left.
@@ -336,7 +336,7 @@ class CheckShells:
         return here._make(copy.folder, _walled(self.owner_tools), owns_tree=True)
 
     def _walled(self) -> CheckShells:
-        """Return the same shells, with the sandbox probed even if the settings want none."""
+        """Return the same shells, with the sandbox probed even if the settings disable it."""
         tried = self.probe.program or self.probe.trouble
         return self if tried else replace(self, probe=probe([self.paths.home, self.paths.work]))
 

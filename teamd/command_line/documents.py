@@ -63,7 +63,7 @@ def print_warning(sentence: str) -> None:
 
 
 def json_is_asked() -> bool:
-    """Return whether this program was called with `--json`, also if its arguments are wrong."""
+    """Return whether this program was called with `--json`, even if its arguments are wrong."""
     words = sys.argv[1:]
     return "--json" in (words[: words.index("--")] if "--" in words else words)
 

@@ -76,13 +76,13 @@ class Seconds(click.ParamType[float]):
 
 
 class IntRange(click.IntRange):
-    """click's type, which calls itself a whole number in error messages."""
+    """click's type, but described as a whole number in error messages."""
 
     name = "whole number"
 
 
 class FloatRange(click.FloatRange):
-    """click's type, which calls itself a number in error messages."""
+    """click's type, but described as a number in error messages."""
 
     name = "number"
 

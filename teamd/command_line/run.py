@@ -229,7 +229,7 @@ def _give_up_output() -> None:
 
 
 def _explain_other(error: BaseException, name: str) -> int:
-    """Name the machine's limit behind an error, or else ask for a report of the bug."""
+    """Name the machine's limit that caused an error, or else ask for a bug report."""
     if os.environ.get(TRACEBACK_VARIABLE):
         traceback.print_exception(error)
     if (limit := explain_limit(error)) is not None:

@@ -132,9 +132,9 @@ def find_tip(source: Source, branch: str) -> str:
 
 
 def count_ahead(source: Source, branch: str) -> tuple[str, int]:
-    """Return the branch that is checked out, and how many commits of another one it does not have.
+    """Return the checked out branch, and the number of commits of another branch that it lacks.
 
-    The number is 0 without such a branch, or if it is the same.
+    The number is 0 if the other branch does not exist, or is the same.
     """
     current = source.ask("symbolic-ref", "--quiet", "--short", "HEAD")
     if current in ("", branch):

@@ -107,7 +107,7 @@ def remotes_of(source: Source) -> list[str]:
 
 
 def find_remote(source: Source, name: str = "") -> str:
-    """Return a remote of a repository: that of a name, or the usual one.
+    """Return a remote of a repository: the named one, or the usual one.
 
     Raises:
         TeamError: it does not exist, or there are several and none is usual.
@@ -253,7 +253,7 @@ def _one_line(text: str) -> str:
 
 
 def skips_hook(source: Source) -> bool:
-    """Return whether the person has a pre-push hook, which only runs in a push of theirs."""
+    """Return whether the person has a pre-push hook, which only runs when they push themselves."""
     done = source.run("rev-parse", "--git-path", "hooks/pre-push", quiet=False)
     return os.access(source.folder / os.fsdecode(done.stdout).removesuffix("\n"), os.X_OK)
 

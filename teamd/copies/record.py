@@ -102,7 +102,7 @@ def find(paths: TeamPaths, name: str) -> Copy | None:
 
 
 def _follow(origin: Origin, was: Path, now: Path) -> Origin:
-    """Return the repository of a copy, also if both were moved or copied together."""
+    """Return the repository of a copy, even if both were moved or copied together."""
     if was == now or not was.is_relative_to(origin.folder):
         return origin
     within = was.relative_to(origin.folder)

@@ -77,7 +77,7 @@ class SandboxedGit:
     Attributes:
         argv: bubblewrap and its options.
         scratch: the folder that is `/tmp` inside the sandbox.
-        untrusted: folders in which no program is searched.
+        untrusted: folders in which programs are not looked up.
     """
 
     folder: Path

@@ -184,8 +184,8 @@ class Source:
             lean: whether to bound its memory, for untrusted input.
 
         Raises:
-            TeamError: a command has put a file into the repository that git would wait for or
-                quote.
+            TeamError: a command has put a pipe or a link in place of a file that git reads, see
+                `_check_files`.
         """
         _check_files(self.folder / ".git")
         options = (*(_QUIET if quiet else ()), *(_LEAN if lean else ()))
@@ -212,12 +212,12 @@ class Source:
             words: the command.
             quiet: whether to disable hooks.
             given: its standard input as bytes.
-            stdin: or a descriptor of its standard input, with untrusted content.
+            stdin: alternatively, a descriptor of its standard input, with untrusted content.
             stdout: a descriptor for its output; otherwise the output is returned.
 
         Raises:
-            TeamError: it took too long or cannot be started, or a command has put a file into the
-                repository that git would wait for or quote.
+            TeamError: it took too long or cannot be started, or a command has put a pipe or a link
+                in place of a file that git reads, see `_check_files`.
         """
         argv, env = self.command_line(*words, quiet=quiet, lean=stdin is not None)
         try:
@@ -368,7 +368,7 @@ class Source:
         self.move_ref(self.own_ref(_BASES, address), commit)
 
     def pin_shown(self, address: str, commit: str) -> None:
-        """Protect the commit that a teammate was told to merge; its copy only borrows that."""
+        """Protect the commit that a teammate was told to merge, which its copy only borrows."""
         self.move_ref(self.own_ref(_SHOWN, address), commit)
 
     def unpin(self, address: str) -> None:
@@ -405,7 +405,7 @@ class Source:
 def _check_files(git: Path) -> None:
     """Check the files that git reads, because a command may have replaced one by a pipe or a link.
 
-    Git would wait for a pipe, or quote from the target of a link.
+    Git would block on a pipe, or print parts of a link's target in its messages.
 
     Raises:
         TeamError: a file is not a regular file.

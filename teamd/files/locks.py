@@ -125,13 +125,13 @@ def stands_under(fd: int, path: Path) -> bool:
 
 
 def check(folder: Path) -> None:
-    """Check that locks exclude in this folder: two descriptors of one file, one lock.
+    """Check that locks work in this folder: only one of two descriptors of a file can get the lock.
 
     The probe file has a random name, so two checks do not collide. If a kill leaves one behind, it
     is swept like any other temporary file.
 
     Raises:
-        StoreError: locks do not exclude, or no file can be created there.
+        StoreError: locks do not exclude each other, or no file can be created there.
     """
     probe = folder / f".teamd-{os.urandom(8).hex()}.tmp"
     taken: list[int] = []

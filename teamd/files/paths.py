@@ -310,7 +310,7 @@ class TeamPaths:
         return self.logs / f"{name}.log"
 
     def note_seen(self) -> None:
-        """Record that the person looks at the team's work now; a failure only repeats a notice."""
+        """Record that the person looks at the team's work now; if that fails, a notice repeats."""
         with suppress(StoreError):
             files.replace(self.seen_mark, b"", durable=False)
 

@@ -28,7 +28,7 @@ class HostPlaces:
 
     @property
     def outboxes(self) -> Path:
-        """The folder of mail for other hosts, one file a host."""
+        """The folder of mail for other hosts, one file per host."""
         return self.root / "outbox"
 
     @property

@@ -77,7 +77,7 @@ class Mailbox:
 
     @cached_property
     def _spool(self) -> Spool:
-        """The reader's file; a sender, who makes a mailbox for each message, needs none."""
+        """The reader's file; a sender, which makes a mailbox for each message, needs none."""
         return Spool(
             self.paths,
             self.owner,
@@ -93,7 +93,7 @@ class Mailbox:
     def create(self) -> None:
         """Create the inbox and make its name durable, whoever created it first.
 
-        Another program may write to it before the first `put`, which then takes the name for safe.
+        Another program may write to it before the first `put`, which then assumes a durable name.
         """
         files.append(self._inbox, b"", durable=False)
         if self.durable:

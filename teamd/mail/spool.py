@@ -13,7 +13,7 @@ could undo one step and keep a later one, which loses mail or takes it twice.
 
 **Delivering.** The first line of the spool file is a header of fixed width, see `Position`. It is
 changed in place when a delivery is done; after the last delivery the file is removed. None of that
-is synced: if a power cut undoes it, the same mail is delivered again, and its reader knows the ids.
+is synced: if a power cut undoes it, the mail is delivered again, and its reader recognizes the ids.
 
 **Poison.** A message may crash its reader again and again. The header counts readers that ended
 while holding a delivery. Most of them end for other reasons, so after two of them the messages are

@@ -71,10 +71,10 @@ class MessageTrace:
 
 
 def trace(paths: TeamPaths, wanted: str) -> list[MessageTrace]:
-    """Return the traces of one message, one a receiver, by an id or the start of an id.
+    """Return the traces of one message, one per receiver, by an id or the start of an id.
 
     Raises:
-        TeamError: no message matches, or several ids start so.
+        TeamError: no message matches, or several do.
     """
     found = [way for name in receivers(paths) for way in _ways(paths, name, wanted).values()]
     found += _crossing(paths, wanted)
@@ -141,7 +141,7 @@ def under_way(paths: TeamPaths, name: str) -> tuple[Found, ...]:
 
 
 def receivers(paths: TeamPaths) -> list[str]:
-    """Return the names of all members that have got mail, even if the roster lacks them."""
+    """Return the names of all members that have received mail, even if not in the roster."""
     there = (*paths.inboxes.glob("*.jsonl"), *paths.transcripts.glob("*.jsonl"))
     names = {path.name.partition(".")[0] for path in there}
     return sorted(names - {TEAMD} | ({LEAD} if USER in names else set()))

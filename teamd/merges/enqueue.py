@@ -101,7 +101,7 @@ def _check_has_check(settings: Settings, then: str = "") -> None:
 
 
 def remove(queue: Queue, entry_id: str, source: Source) -> Entry:
-    """Remove an entry from the queue, also while it is being checked.
+    """Remove an entry from the queue, even while it is being checked.
 
     Raises:
         TeamError: it does not exist, or is finished.

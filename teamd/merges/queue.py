@@ -105,7 +105,7 @@ class Entries:
 
     Attributes:
         all: in the order in which they were added.
-        last: the last id that was given.
+        last: the last id that was assigned.
     """
 
     all: tuple[Entry, ...] = ()
@@ -288,7 +288,7 @@ class Queue:
             return self._put(Entries((*there.all, made), there.last + 1), made)
 
     def remove(self, entry_id: str) -> Entry:
-        """Remove an entry, also while it is being checked.
+        """Remove an entry, even while it is being checked.
 
         Raises:
             TeamError: it does not exist, or is finished.

@@ -40,7 +40,7 @@ def check_connection(base_url: str | None) -> None:
     """Check that the address of the server, the proxies and the certificates can be used.
 
     Args:
-        base_url: of the settings.
+        base_url: the address in the settings.
 
     Raises:
         TeamError: one cannot; the sentence names the setting or the variable.
@@ -90,7 +90,7 @@ def mistakes(base_url: str | None) -> Iterator[str]:
 
 
 def find_certificates() -> Variable | None:
-    """Return the variable that names the trusted certificates; `None`: those of the machine."""
+    """Return the variable that names the trusted certificates; `None` to use the machine's."""
     found = (Variable(name, os.environ.get(name, "")) for name in _CERTIFICATES)
     return next((one for one in found if one.value), None)
 
@@ -119,7 +119,7 @@ def make_tls() -> ssl.SSLContext:
 
 
 def is_untrusted(said: str) -> bool:
-    """Return whether a connection failed since the certificate of the server is not trusted."""
+    """Return whether a connection failed because the certificate of the server is not trusted."""
     return "CERTIFICATE_VERIFY_FAILED" in said
 
 
@@ -163,7 +163,7 @@ def _proxies() -> Iterator[Variable]:
 def _find_variable(name: str) -> Variable | None:
     """Find a variable of proxies in any case, as `urllib.request.getproxies_environment` does.
 
-    The last spelling that ends in `_proxy` counts most; if it is empty there is no proxy.
+    The last spelling that ends in `_proxy` takes precedence; if it is empty there is no proxy.
     """
     spelled = [one for one in os.environ if one.lower() == name]
     own = [one for one in spelled if one.endswith("_proxy")]

@@ -1,4 +1,4 @@
-"""The key: it comes from a command, systemd's credentials, or the environment (the SDK's)."""
+"""The key: it comes from a command, systemd's credentials, or the SDK's environment variables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IMPLAUSIBLE: Final = (
 
 
 class KeyCommandError(TeamError):
-    """`key_command` did not print a key, or the file that systemd gave holds none."""
+    """`key_command` did not print a key, or systemd's credential file does not contain one."""
 
 
 async def find_key(
@@ -68,12 +68,12 @@ def known_secrets() -> list[str]:
 
 
 def digest_of(key: str, salt: str) -> str:
-    """Return a digest that tells keys apart if both are known, and reveals neither."""
+    """Return a digest by which two keys can be compared, and which reveals neither."""
     return hashlib.sha256(f"{salt}\n{key}".encode(errors="replace")).hexdigest()[:16]
 
 
 def plausible(key: str) -> bool:
-    """Return whether a header can carry it: ASCII without white space or controls."""
+    """Return whether a header can carry the key: ASCII without white space or control codes."""
     return key.isascii() and key.isprintable() and " " not in key
 
 

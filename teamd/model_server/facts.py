@@ -1,7 +1,7 @@
 """A server's facts about a model: its limits, its capabilities, and when it retires.
 
 Source: the API's documentation, "Models", and the SDK's type `ModelInfo`. Servers that imitate the
-API answer with a part of that, or with other JSON: a fact that is missing or of the wrong type is
+API answer with a part of it, or with other JSON: a fact that is missing or of the wrong type is
 unknown, and an unknown capability is not used.
 """
 
@@ -29,7 +29,7 @@ class ModelFacts:
     """The facts about one model of one server; the defaults are those of an unknown model.
 
     Attributes:
-        name: by which it was asked for; an alias, perhaps.
+        name: the name in the request, which may be an alias.
         context_tokens: the longest request; `None` if unknown.
         output_tokens: the largest `max_tokens`; `None` if unknown.
         efforts: the levels that `output_config.effort` may have.
@@ -101,7 +101,7 @@ def _tokens(value: Any, *, least: int) -> int | None:
 
 
 def _version(model: str) -> tuple[int, int]:
-    """Return the generation of a model of Anthropic's; (0, 0) for any other name."""
+    """Return the generation of an Anthropic model; (0, 0) for any other name."""
     found = _VERSION.fullmatch(model)
     return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
 

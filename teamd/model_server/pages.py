@@ -1,7 +1,7 @@
 """The pages of models: what `GET /v1/models/NAME` of a server answered, kept for a day.
 
-One file for each model and server: a teammate or `teamd start`, whichever asks first, spares the
-others the question.
+One file for each model and server: a teammate or `teamd start`, whichever asks first, saves the
+others the request.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def is_local(address: str) -> bool:
 def fetch(
     server: str, key: str, headers: Mapping[str, str], model: str | None, *, timeout_seconds: float
 ) -> tuple[httpx2.Response, bytes]:
-    """Ask a server for the page of a model, or for its list of models where `model` is `None`.
+    """Ask a server for the page of a model, or for its list of models if `model` is `None`.
 
-    The SDK is not used: it takes a second to load. The request goes by the proxy and the
+    The SDK is not used: it takes a second to load. The request uses the proxy and the
     certificates of teammates. It follows no redirect, which might take the key elsewhere.
 
     Returns:
@@ -61,7 +61,7 @@ def fetch(
 
     Raises:
         OSError, httpx2.HTTPError: the server cannot be reached.
-        httpx2.InvalidURL, ValueError: a header or the address is impossible.
+        httpx2.InvalidURL, ValueError: a header or the address is invalid.
     """
     import httpx2  # noqa: PLC0415
 
@@ -80,7 +80,7 @@ def fetch(
 def begin_fetch(
     paths: TeamPaths, server: str, models: Iterable[str], key: str, headers: Mapping[str, str]
 ) -> Callable[[], None]:
-    """Begin to fetch the pages that are not kept.
+    """Begin to fetch the pages that are not stored yet.
 
     Args:
         paths: the team's.
@@ -90,7 +90,7 @@ def begin_fetch(
         headers: sent with each request.
 
     Returns:
-        A function that waits a moment for the answers, and keeps those that have come.
+        A function that waits a moment for the answers, and stores those that have arrived.
     """
     missing = [model for model in models if read_kept(paths, server, model) is None]
     found: dict[str, Any] = {}
@@ -124,14 +124,14 @@ def _fetch_page(server: str, model: str, key: str, headers: Mapping[str, str]) -
 
 
 def warn_of_retirements(paths: TeamPaths, server: str, models: Iterable[str]) -> list[str]:
-    """Return a sentence for each model that retires soon, as far as its page is kept."""
+    """Return a sentence for each model that retires soon, if its page is stored."""
     now = datetime.now(UTC)
     kept = (read_kept(paths, server, model) for model in models)
     return [said for one in kept if one is not None and (said := one.warn_of_retirement(now))]
 
 
 def read_kept(paths: TeamPaths, server: str, model: str) -> ModelFacts | None:
-    """Return the facts of a page that was kept within the last day, if there is one."""
+    """Return the facts of a page that was stored within the last day, if there is one."""
     try:
         found = json.loads(files.read(_path(paths, server, model)) or b"null")
         if not 0 <= time.time() - found["asked"] < KEPT_SECONDS:
@@ -142,13 +142,13 @@ def read_kept(paths: TeamPaths, server: str, model: str) -> ModelFacts | None:
 
 
 def keep(paths: TeamPaths, server: str, model: str, page: Any) -> ModelFacts:
-    """Keep a page for later readers; return its facts.
+    """Store a page for later readers; return its facts.
 
     Args:
         paths: the team's.
         server: its address, see `connection.server_address`.
         model: the name that it was asked for.
-        page: the answer as JSON; anything but an object tells no facts.
+        page: the answer as JSON; anything but an object gives no facts.
     """
     page = page if isinstance(page, dict) else {}
     facts = ModelFacts.read(model, page)

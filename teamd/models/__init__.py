@@ -32,10 +32,10 @@ class Ask:
         system: the system prompt, the same through a conversation.
         tools: the `tools` of the Messages API, the same list through a conversation.
         messages: the conversation as the Messages API takes it.
-        max_tokens: the most that the reply may have.
-        heard: gets the text of the reply piece by piece as it comes; the pieces are not yet a
+        max_tokens: the most tokens that the reply may have.
+        heard: called with the text of the reply, piece by piece; the pieces are not yet a
             reply.
-        thought: gets the text of its thinking in the same way.
+        thought: called with the text of its thinking in the same way.
         begun: called once the reply begins: by then the server has cached the request.
         aside: whether the reply is not shown, such as a summary.
         effort: the level of effort; sent if the model has it.
@@ -43,7 +43,7 @@ class Ask:
         asker: the teammate whose conversation it is; empty for a subagent's.
         system_notes: whether `messages` may have the role `system`.
         frame: identifies the request apart from its messages, see `frame_of`.
-        most_input_tokens: its most tokens, as far as an earlier count tells.
+        most_input_tokens: the most tokens that it can have, if known from an earlier count.
     """
 
     model: str
@@ -68,7 +68,7 @@ class Reply:
     """A whole reply; a stream that broke off is an error instead.
 
     Attributes:
-        content: the blocks, just as the API takes them back.
+        content: the blocks, in the form in which the API accepts them back.
         stop_reason: `end_turn`, `tool_use`, `max_tokens`, … or one that is not known yet.
         frame: of its request.
     """
@@ -91,7 +91,7 @@ class ModelError(Exception):
     Attributes:
         begun: whether the server may have begun to answer, and charges for it.
         usage: the usage that the server has reported; `None` if it has not.
-        broke_off: whether `usage` has the input alone: the output is reported last.
+        broke_off: whether `usage` covers only the input: the output is reported last.
     """
 
     begun = False
@@ -133,12 +133,12 @@ class RefusedError(TransientError):
 
 
 class UnusableError(ModelError):
-    """A new try is of no use until a person has repaired something, or much later.
+    """Trying again is useless until a person has fixed something, or much time has passed.
 
     Attributes:
         again_in_seconds: when to try again without help; `None` for never.
         until: the same in seconds since the epoch.
-        about: names the trouble if each try may give it another sentence; else empty.
+        about: names the problem if its sentence may differ at each try; otherwise empty.
         by_server: whether the server gave that time: mail is no reason to try earlier.
         command: the command that the sentence names as the remedy; empty for none.
     """
@@ -161,9 +161,9 @@ class UnusableError(ModelError):
 
 
 class LaterError(UnusableError):
-    """The account, the key or the way to the server is refused, or a long wait is asked for.
+    """The account, the key or the connection is refused, or the server asks for a long wait.
 
-    It may work later without a message of a person: credit is added, a month begins. `ModelCalls`
+    It may work later without mail from a person: credit is added, a month begins. `ModelCalls`
     says when to try again; `again_in_seconds` is the time that the server gave, if it gave one.
     """
 
@@ -199,7 +199,7 @@ class TooLongError(UnusableError):
     """The request is too long for the model; a shorter one may pass.
 
     Attributes:
-        limit_tokens: the model's limit, if the server told it.
+        limit_tokens: the model's limit, if the server named it.
     """
 
     def __init__(self, sentence: str, limit_tokens: int | None = None) -> None:
@@ -212,8 +212,8 @@ class RefusedMessageError(UnusableError):
 
     Attributes:
         message: its index in the request.
-        block: the index of the refused block in it; `None` where the server does not say.
-        thinking: whether the block is one of thinking.
+        block: the index of the refused block in it; `None` if the server does not say.
+        thinking: whether it is a thinking block.
         system: whether the server refuses the role `system`.
     """
 
@@ -234,7 +234,7 @@ class RefusedMessageError(UnusableError):
 
 
 class Model(Protocol):
-    """Something that answers: a provider, or the calls of a conversation."""
+    """Anything that answers requests: a provider, or the calls of a conversation."""
 
     async def reply(self, ask: Ask) -> Reply:
         """Answer one request.
@@ -248,7 +248,7 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderOptions:
-    """The settings of `[model]` that providers use, see there; and the mask of secrets."""
+    """The settings in `[model]` that providers use, and the mask of secrets."""
 
     base_url: str | None
     key_command: str | None
@@ -301,7 +301,7 @@ class Provider:
         """Find the key again after it was refused; return whether it has changed.
 
         Raises:
-            UnusableError: there is none.
+            UnusableError: no key was found.
         """
         return False
 
@@ -338,7 +338,7 @@ def parse_tool_input(text: str) -> dict[str, Any]:
 
 
 def explain_invalid(given: dict[str, Any]) -> str | None:
-    """Return why the text of a call was not taken; `None` for a call with an object as input."""
+    """Return why the text of a call was not accepted; `None` for a call with an object as input."""
     if list(given) != [INVALID] or not isinstance(given[INVALID], str):
         return None
     try:
@@ -369,15 +369,15 @@ class RetryPolicy:
     """The bounds within which a request is tried again, with exponential backoff and full jitter.
 
     The scheme is that of "Exponential Backoff And Jitter" (AWS Architecture Blog, 2015): a random
-    time up to a bound that doubles, so that teammates that failed together do not return together.
+    time up to a bound that doubles, so that teammates that failed together do not retry together.
 
     Attributes:
-        attempts: calls in all, the first included.
-        broken: replies that break off, in all; the server may charge for each.
+        attempts: the total number of calls, including the first.
+        broken: the total number of replies that may break off; the server may charge for each.
         first_seconds: bound of the first pause; it doubles with each.
         longest_seconds: the bound stops growing here; a server's `retry-after` is cut to it too.
-        rest_seconds: after the last attempt, when to begin again. The rests after refusals of the
-            account begin with it and grow.
+        rest_seconds: how long to rest after the last attempt. The rests after refusals of the
+            account begin with this and grow.
     """
 
     attempts: int = 10
@@ -387,11 +387,11 @@ class RetryPolicy:
     rest_seconds: float = 300.0
 
     def seconds(self, attempt: int, asked_seconds: float | None) -> float:
-        """Return the seconds to wait after a failed attempt: the server's wish plus a random time.
+        """Return the seconds to wait after a failure: as the server asks, plus a random time.
 
         Args:
             attempt: its number, counted from 0.
-            asked_seconds: the server's wish.
+            asked_seconds: the wait that the server asks for.
         """
         asked = min(asked_seconds or 0.0, self.longest_seconds)
         bound = min(self.first_seconds * 2 ** min(attempt, 64), self.longest_seconds)
@@ -402,8 +402,8 @@ class RetryPolicy:
 
         Args:
             before: how many such rests came before it, without a reply in between.
-            asked_seconds: the server's wish. After the first rest only a long wait counts, or a
-                server with a wrong clock would be asked without end.
+            asked_seconds: the wait that the server asks for. Later only a long one counts, or a
+                server with a wrong clock would be asked again and again.
         """
         if asked_seconds and (before == 0 or asked_seconds > LONG_WAIT_SECONDS):
             return asked_seconds

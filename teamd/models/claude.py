@@ -44,7 +44,7 @@ class Claude(Provider):
         cache: whether to ask for prompt caching.
         cache_ttl: how long; "auto" is an hour if the server is Anthropic's own. Other servers may
             refuse the option.
-        mask: learns each key that is sent, also of a profile of the SDK's.
+        mask: learns each key that is sent, including one from a profile of the SDK.
         transport: replaces the server.
         key: replaces any key that is found.
     """
@@ -92,7 +92,7 @@ class Claude(Provider):
 
         Raises:
             TransientError: limits, overload, a broken connection or stream.
-            UnusableError: no or a wrong key, an unknown model, a refused request.
+            UnusableError: a missing or wrong key, an unknown model, a refused request.
         """
         client = self._client or await self._connect()
         builder = ReplyBuilder(ask.heard, ask.thought)
@@ -124,7 +124,7 @@ class Claude(Provider):
             self._client = self._client or await self._connect()
 
     async def ask_page(self, model: str) -> dict[str, Any] | None:
-        """Do as in `Provider`; imitators of the API answer with another status, HTML or never."""
+        """See `Provider`; imitators of the API answer with another status, with HTML, or never."""
         try:
             client = self._client or await self._connect()
             async with asyncio.timeout(min(PAGE_SECONDS, self.timeout_seconds)):
@@ -155,7 +155,7 @@ class Claude(Provider):
         await client.close()
 
     async def close(self) -> None:
-        """Give back connections."""
+        """Close the connections."""
         if self._client is not None:
             await self._forget(self._client)
 
@@ -217,7 +217,7 @@ class Claude(Provider):
         )
 
     def _keeps_hour(self, client: AsyncAnthropic) -> bool:
-        """Return whether requests say that the cache is to keep their older part for an hour."""
+        """Return whether requests ask the cache to keep their older part for an hour."""
         if not self.cache or self._ttl_refused:
             return False
         own = client.base_url.host == _OWN_HOST
@@ -225,7 +225,7 @@ class Claude(Provider):
 
 
 def _refuses_ttl(error: Exception) -> bool:
-    """Return whether a server says that it does not know how long a cache is to keep an entry."""
+    """Return whether a server rejects the option that says how long to keep a cache entry."""
     if not isinstance(error, anthropic.BadRequestError | anthropic.UnprocessableEntityError):
         return False
     return "ttl" in str(error).lower()
@@ -235,7 +235,7 @@ async def _check_redirect(response: httpx2.Response) -> None:
     """Refuse to follow a server to another one, which would get the conversation and the headers.
 
     Raises:
-        LaterError: it sends its callers there.
+        LaterError: the server redirects to another one.
     """
     if response.has_redirect_location:
         asked = response.request.url

@@ -19,10 +19,10 @@ _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 
 
 def encode(part: Any) -> bytes:
-    """Return a part of a request as JSON, as short as JSON can be.
+    """Return a part of a request as compact JSON.
 
     Raises:
-        ValueError: it holds a number that JSON has no word for.
+        ValueError: it contains a number that JSON cannot express, such as infinity.
     """
     return _encoder.encode(part).encode(errors="replace")
 
@@ -38,7 +38,7 @@ def digest_of(*parts: str, tools: Sequence[Block]) -> str:
 
 
 def prefix_of(ask: Ask) -> str:
-    """Return a digest of what many teammates' requests begin with: the model's name, the tools."""
+    """Return a digest of the common beginning of many teammates' requests: model and tools."""
     return digest_of(ask.model, tools=ask.tools)[:16]
 
 
@@ -47,7 +47,7 @@ def encode_body(ask: Ask, *, cache: bool, hour: bool = False) -> bytes:
 
     Args:
         ask: the request.
-        cache: whether the server is to keep the request in its cache. The tools are marked apart:
+        cache: whether the server should cache the request. The tools are marked separately:
             they are the same for many teammates, whose system prompts differ.
         hour: whether the cache is to keep the older part for an hour.
     """
@@ -66,7 +66,7 @@ def encode_body(ask: Ask, *, cache: bool, hour: bool = False) -> bytes:
 
 
 def _options(ask: Ask) -> dict[str, Any]:
-    """Return the options that the model is known to take; thinking is not bound to them.
+    """Return the options that the model is known to accept; thinking is not bound to them.
 
     Without `display` most models return thinking without its text.
     """
@@ -79,16 +79,16 @@ def _options(ask: Ask) -> dict[str, Any]:
 
 
 def breakpoints(messages: Sequence[ChatMessage], *, hour: bool = False) -> dict[int, ChatMessage]:
-    """Return the user messages whose ends are marked for the prompt cache, by their places.
+    """Return the user messages whose ends are marked for the prompt cache, by their indexes.
 
-    The end of the last is written to the cache. The one before ends the last request's entry, and
-    so is found even if more than the 20 blocks that the server looks back are between. Source: the
+    The end of the last is written to the cache. The one before it ends the previous entry, and
+    so is found even if it is further back than the 20 blocks that the server searches. Source: the
     API's documentation, "Prompt caching".
 
     Args:
         messages: the conversation.
         hour: whether every fourth user message is kept for an hour, the rest for five minutes. A
-            teammate that wakes after ten minutes then pays for the few messages behind it alone.
+            teammate that wakes after ten minutes then pays only for the few messages after it.
             A write for an hour costs 2 times the price of input, for five minutes 1.25 times; only
             the request that ends with such a message pays the difference, and only for its end.
     """
@@ -116,5 +116,5 @@ def _marked(message: ChatMessage, *, hour: bool) -> ChatMessage:
 
 
 def marked(block: Block, *, hour: bool = False) -> Block:
-    """Return a block, or a tool, up to whose end the server keeps a request in its cache."""
+    """Return a block or tool with a mark that makes the server cache the request up to its end."""
     return {**block, "cache_control": _HOUR_BREAKPOINT if hour else _BREAKPOINT}

@@ -1,4 +1,4 @@
-"""The failures of a model's server: try again, or tell the person what to repair."""
+"""The failures of a model's server: whether to try again, or what the person has to fix."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ServerRefusal:
     """An answer with an error.
 
     Attributes:
-        status: of HTTP.
+        status: the HTTP status.
         kinds: the words by which the body names the error; empty if it is not the API's body.
         said: its message, masked and short.
         wait_seconds: how long it asks to wait, if it does.
@@ -74,7 +74,7 @@ class ServerRefusal:
 
 
 def find_account_error(refusal: ServerRefusal, url: str) -> LaterError | None:
-    """Return the error for a refusal of the account, the key or a proxy; `None` for another one."""
+    """Return the error for a refusal of the account, the key or a proxy; otherwise `None`."""
     status, said, wait = refusal.status, refusal.said, refusal.wait_seconds
     if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
         return _proxy_error(f"the proxy before {url} wants a login ({status}: {said})", url, wait)
@@ -105,11 +105,11 @@ def find_connection_error(said: str, url: str) -> LaterError | None:
 
 
 def redirect_error(url: str, target: str) -> LaterError:
-    """Return the error for a server that sends its callers to another one.
+    """Return the error for a server that redirects to another one.
 
     Args:
         url: of the server.
-        target: the origin of the other.
+        target: the origin of the other server.
     """
     wrong = f"{url} redirects to {target}, which does not get the key"
     remedy = "give the address that answers by itself in [model] base_url or ANTHROPIC_BASE_URL"
@@ -143,7 +143,7 @@ _SECONDS: Final = 1e9  # since the epoch; a smaller number counts from now
 
 
 def find_wait_seconds(headers: Mapping[str, str], said: str) -> float | None:
-    """Return how long the server asks to wait; `None`: it does not, or for over a month.
+    """Return how long the server asks to wait; `None` if not at all, or for over a month.
 
     Args:
         headers: of the response, by names in lower case. The server's own clock counts.
@@ -282,7 +282,7 @@ def as_model_error(
 
 
 def _judge(refusal: ServerRefusal, *, model: str, url: str, name: str) -> ModelError:
-    """Return the error of a request that was refused for itself, or in passing."""
+    """Return the error for a request that was refused for its content, or only temporarily."""
     status, said = refusal.status, refusal.said
     if status in (_OK, *TRANSIENT_STATUSES) or status >= _SERVER_ERROR:
         return _passing(f"{url} answered {status}: {said}", refusal)
@@ -310,7 +310,7 @@ def _find_message(said: str, sentence: str) -> RefusedMessageError | None:
 def may_have_begun(error: Exception) -> bool:
     """Return whether a request without an answer may have reached a server that charges for it.
 
-    It cannot where the server told a status instead, or was never connected to.
+    It cannot have if the server sent a status instead, or was never connected.
     """
     told = isinstance(error, OddReplyError) or getattr(error, "status_code", None) is not None
     cause = error.__cause__ or error
@@ -373,7 +373,7 @@ def _headers_within(inner: dict[str, Any]) -> dict[str, Any]:
 
 
 def _limit(said: str) -> int | None:
-    """The tokens that a model takes, where its server told."""
+    """The token limit of a model, if its server named it."""
     found = _LIMIT.search(said)
     limit = int(found[1]) if found else 0
     return limit if limit >= _LEAST_LIMIT else None

@@ -1,4 +1,4 @@
-"""A model that plays turns from a file: the demo's words, and those of many tests.
+"""A model that plays scripted turns from a file, for the demo and many tests.
 
 The file is JSON: `{"turns": {"alice": [{"say": "…", "use": [["bash", {"command": "ls"}]]}]}}`.
 A turn may carry `expect`, a regular expression that must be found in the last user message: a
@@ -63,7 +63,7 @@ class Scripted(Provider):
         return reply
 
     def _load(self) -> tuple[dict[str, list[Turn]], float]:
-        """Read turns by teammate, and how long each takes to be said, in seconds."""
+        """Read turns by teammate, and how many seconds each reply takes."""
         try:
             document = json.loads(self.path.read_text(encoding="utf-8"))
             return dict(document["turns"]), float(document.get("pace_seconds", 0.0))
@@ -84,7 +84,7 @@ def _reply(turn: Turn, name: str, number: int, model: str) -> Reply:
 
 
 def _next(turns: list[Turn], messages: list[dict[str, Any]]) -> int:
-    """The number of the next turn: each reply so far was one, others were passed over."""
+    """The number of the next turn: each reply so far was a turn, and others were skipped."""
     number = 0
     heard = ""
     for message in messages:

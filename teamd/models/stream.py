@@ -1,4 +1,4 @@
-"""Reads a reply: the event stream of the Messages API, or what other servers send in its place.
+"""Reads a reply: the event stream of the Messages API, or the variants that other servers send.
 
 Source: the API's documentation, "Streaming messages". Gateways number blocks from 1 or not at all,
 leave out `event:` lines and usage, or answer with the whole message as one JSON document.
@@ -66,11 +66,11 @@ class ReplyBuilder:
     """Puts a reply together from events.
 
     Attributes:
-        heard: gets each piece of text.
-        thought: gets each piece of thinking.
+        heard: called with each piece of text.
+        thought: called with each piece of thinking.
         begun: whether the model has begun to reply, which the server charges for.
         ended: whether the last event has come.
-        odd: why this is not a reply. Later events are read for their usage alone.
+        odd: why this is not a reply. Later events are read only for their usage.
     """
 
     heard: Callable[[str], None] | None = None
@@ -133,7 +133,7 @@ class ReplyBuilder:
     def usage(self) -> Usage | None:
         """The tokens that the server reports; `None` if it has not reported any.
 
-        Gateways begin with zeros, so these are no report in a reply that broke off. The output is
+        Gateways begin with zeros, so zeros are not a report if the reply broke off. The output is
         reported at the end; if it is not, it counts by its bytes.
         """
         if "input_tokens" not in self._usage:
@@ -151,14 +151,14 @@ class ReplyBuilder:
 
     @property
     def broke_off(self) -> bool:
-        """Whether `usage` has the input alone: the output is reported at the end of a reply."""
+        """Whether `usage` covers only the input: the output is reported at the end of a reply."""
         return not self.ended and self._stop_reason is None
 
     def build(self, model: str) -> Reply:
         """Return the whole reply; `model` is for servers that do not name theirs.
 
         Raises:
-            OddReplyError: it is not a reply, or not a whole one.
+            OddReplyError: it is not a reply, or is incomplete.
         """
         if self.odd is not None:
             raise self.odd
@@ -243,7 +243,7 @@ class ReplyBuilder:
                 self._inputs[place] += piece
 
     def _open_block(self, index: Any, kind: str) -> Block:
-        """Return the block of this index, or a new one where the server has not begun it."""
+        """Return the block of this index, or a new one if the server has not begun it."""
         place = self._places.get(_index(index))
         if place is None or self._blocks[place]["type"] != kind:
             self._start_block(index, {"type": kind})
@@ -278,7 +278,7 @@ async def read_reply(
 ) -> None:
     """Feed the body of an HTTP response to `builder`, up to the last event.
 
-    Pings and unknown events keep the connection; they do not prolong the time in which the model
+    Pings and unknown events keep the connection; they do not extend the time in which the model
     must go on.
 
     Raises:
@@ -392,7 +392,7 @@ def _endless() -> TransientError:
 
 
 def _parse_event(data: str) -> dict[str, Any] | None:
-    """Return the event; `None` where the text is not JSON, or not yet."""
+    """Return the event; `None` if the text is not JSON, or is still incomplete."""
     with suppress(ValueError, RecursionError):
         event = json.loads(data)
         if not isinstance(event, dict):
@@ -402,7 +402,7 @@ def _parse_event(data: str) -> dict[str, Any] | None:
 
 
 def _without_content(event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an event tells of usage and of the end of the reply."""
+    """Return only those parts of an event that are about usage and the end of the reply."""
     message, delta = _object(event.get("message")), _object(event.get("delta"))
     return {
         "type": event.get("type"),
@@ -419,7 +419,7 @@ def _raise_error(event: Mapping[str, Any]) -> None:
 
 
 def _parse_json(text: str) -> Any:
-    """Return what JSON text holds; `None` where it is not JSON."""
+    """Return the value of a JSON text; `None` if it is not JSON."""
     with suppress(ValueError, RecursionError):
         return json.loads(text)
     return None

@@ -106,12 +106,12 @@ class MemberView:
         activity: the last report of the process; `None` if there is none.
         context: the share of the context that the conversation takes, as last reported.
         request: its own request that waits for an answer.
-        account: its use of tokens and money; `None` if unknown.
+        account: its usage of tokens and money; `None` if unknown.
         queued: the number of messages in its inbox; `None` if they cannot be counted.
         rejected: the number of inbox lines that were not messages.
         trouble: why its mail cannot be counted.
         copy: its working copy as `--json` shows it; `None` without one.
-        served: whether a teamd runs, which would start its process at need.
+        served: whether a teamd runs, which would start its process if needed.
         cpu_seconds: CPU time of its process.
         memory_bytes: memory of its process, including its part of shared pages.
     """

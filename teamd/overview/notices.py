@@ -131,7 +131,7 @@ def describe_no_teamd(paths: TeamPaths) -> Notice:
 
 
 def describe_version(paths: TeamPaths, version: str) -> Notice:
-    """Return the notice that the running teamd is of another version; empty if it is older."""
+    """Return the notice that another version of teamd runs; it is older if `version` is empty."""
     runs = f"teamd {version} runs" if version else "an older teamd runs"
     command = paths.team_command("teamd restart")
     text = f"{runs} for {paths.root}, and {__version__} is installed"

@@ -115,7 +115,7 @@ class OverviewReader:
     It takes no locks and writes nothing.
 
     Args:
-        costs: whether to read the use of each member, which takes as long as all the rest.
+        costs: whether to read the usage of each member, which takes as long as all the rest.
         copies: whether to look at working copies, for which git runs in each.
     """
 

@@ -32,12 +32,12 @@ class LimitShare:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The use of a member or the team, with its reservations and limits.
+    """The usage of a member or the team, with its reservations and limits.
 
     Attributes:
         held: the reservations of running calls.
-        today: the use of today; `None` for members, which have no limit per day.
-        month: the use of this month; `None` for members.
+        today: today's usage; `None` for members, which have no limit per day.
+        month: this month's usage; `None` for members.
         limits: by names as in `LimitShare`; 0 for no limit.
         raised: the part of each limit that `teamctl resume` added.
     """
@@ -65,7 +65,7 @@ class Use:
         return max(self.shares, key=lambda one: one.share, default=None)
 
     def to_json(self) -> dict[str, Any]:
-        """The use as `--json` shows it."""
+        """The usage as `--json` shows it."""
         return {
             **self.account.encode(),
             "tokens": self.account.tokens,
@@ -89,7 +89,7 @@ class Use:
 
 
 def read_uses(paths: TeamPaths, accounts: Accounts) -> tuple[list[Use], Use]:
-    """Return the use of each present and former member, and the total."""
+    """Return the usage of each present and former member, and the total."""
     roster = [member.name for member in Roster(paths).read().members]
     held = tuple(accounts.held.values())
     names = dict.fromkeys([*roster, *accounts.used, *(kept.teammate for kept in held)])

@@ -65,7 +65,7 @@ class Links:
         return set(self._links)
 
     def without_outbox(self, hosts: AbstractSet[str] | None) -> set[str]:
-        """Return which hosts have no outbox now, of these or, for `None`, of all with a link."""
+        """Return the hosts that have no outbox now, among these or, for `None`, all with a link."""
         return {
             host for host in (self._links if hosts is None else hosts)
             if not self._outbox_path(host).exists()

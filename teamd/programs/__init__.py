@@ -213,7 +213,7 @@ def start_detached(
 
 
 def feed(command: str, chunks: Iterable[bytes], *, env: Mapping[str, str]) -> None:
-    """Pipe text to a pager, which is a shell command, and wait until the person has left it.
+    """Pipe text to a pager, which is a shell command, and wait until the person has quit it.
 
     Raises:
         OSError: it could not be started.

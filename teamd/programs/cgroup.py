@@ -30,8 +30,8 @@ class Cgroup:
     """A control group.
 
     Attributes:
-        processes: the maximal number of processes.
-        joined: whether this process, and so all programs that it starts, are in it.
+        processes: the maximum number of processes.
+        joined: whether this process, and so every program that it starts, is in it.
     """
 
     path: Path

@@ -65,7 +65,7 @@ class Reaper:
         self._poll.register(self._wake, select.POLLIN)
 
     def run(self) -> int:
-        """Wait for the program's end or a word of the caller, end the rest; return the status."""
+        """Wait for the program's end or a byte from the caller, end the rest; return the status."""
         while not self._has_ended() and not self._wait(None):
             pass
         if self._status is not None:
@@ -109,7 +109,7 @@ class Reaper:
         return False
 
     def _wait(self, seconds: float | None) -> bool:
-        """Wait for the end of a child or a word of the caller; return whether it was the caller."""
+        """Wait for a child's end or a byte from the caller; return whether it was the caller."""
         ready = {fd for fd, _ in self._poll.poll(None if seconds is None else seconds * 1000)}
         if self._wake in ready:
             os.read(self._wake, 1 << 16)
@@ -134,7 +134,7 @@ class Reaper:
                     _signal(pid, signal.SIGTERM)
 
     def _rounds(self, seconds: float) -> Iterator[None]:
-        """Yield until all processes have ended, for so long and while the caller lives."""
+        """Yield until all processes have ended, at most this long and while the caller lives."""
         deadline = time.monotonic() + seconds
         while self._caller_alive and self._alive() and time.monotonic() < deadline:
             yield
@@ -175,7 +175,7 @@ def kill(pids: Iterable[int]) -> None:
 
 
 def children(parent: int) -> list[int]:
-    """Return a process's children, also those that wait to be reaped; none without /proc."""
+    """Return a process's children, including those that wait to be reaped; none without /proc."""
     found: list[int] = []
     with suppress(OSError):
         if not os.path.exists("/proc/thread-self/children"):
@@ -189,7 +189,7 @@ def children(parent: int) -> list[int]:
 
 
 def started(pid: int) -> int | None:
-    """Return the start of a process, in clock ticks since boot, also if it waits to be reaped."""
+    """Return the start of a process, in clock ticks since boot, even if it waits to be reaped."""
     stat = _stat(pid)
     return None if stat is None else int(stat[22 - 3])
 

@@ -74,7 +74,7 @@ class ExpectedMounts:
 
     bubblewrap resolves each path again when it mounts it. Another command in the same workspace can
     put a link to a folder of the person there at just that moment, and remove it again. So no
-    command starts before the list of the kernel shows that each mount has its expected source.
+    command starts before the kernel's list shows that each mount has its expected source.
     Afterwards a link can lead only to files in the sandbox.
 
     Args:

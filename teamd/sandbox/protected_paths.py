@@ -215,7 +215,7 @@ def is_protected(path: Path, places: Iterable[ProtectedPath]) -> bool:
 
 
 def _targets(root: Path, places: Iterable[ProtectedPath]) -> Iterator[tuple[str, bool]]:
-    """Yield the further links behind each protected link, and its final target, below root."""
+    """Yield the links that each protected link leads to, and its final target, below root."""
     links = [place for place in places if place.state is PathState.LINK]
     for path, is_file in ((one, link.wants_file) for link in links for one in follow(link.path)):
         if path.startswith(f"{root}{os.sep}"):

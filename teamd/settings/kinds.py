@@ -396,7 +396,7 @@ def setting(
     *,
     loosens: Loosens | None = None,
 ) -> Any:
-    """Declare a dataclass field that is a setting; `REQUIRED` as the default for none."""
+    """Declare a dataclass field that is a setting; `REQUIRED` means that it has no default."""
     key = Key(kind=kind, about=about, example=example, loosens=loosens)
     if isinstance(default, Mapping):
         return field(default_factory=lambda: default, metadata={"key": key})

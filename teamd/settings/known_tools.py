@@ -17,8 +17,8 @@ class KnownTool:
     Attributes:
         acts: whether it changes more than the team's own mail and records, so that a teammate that
             works by plan needs an approved one.
-        repeatable: whether a call may run again if it is not known how far it came: it has the key
-            of the first call, or finds it done.
+        repeatable: whether a call may run again if it is not known how far it got: it has the key
+            of the first call, or notices that the work is done.
         looks: whether a call only reads, so that it leaves no trace anywhere.
         changes: whether every successful call changes a file. A command may change one or not.
         grantable: whether it reaches the workspace. A role's list of tools grants such tools; the

@@ -37,7 +37,7 @@ class Loosened:
 
     Attributes:
         key: its key as in `changes`, or the key of a table that waits for trust as a whole.
-        value: the value in the file; `None` if the file has none any more.
+        value: the value in the file; `None` if the file no longer has one.
         instead: the value in force while the file is not trusted; `None` for no value.
     """
 
@@ -204,8 +204,8 @@ def confine(
 def _shifts_rights(found: Settings, before: Settings) -> bool:
     """Return whether other roles or teammates could give somebody rights confirmed for another.
 
-    A teammate that takes another role, or loses a key that limits it alone, does. A new teammate
-    does only in a role of the file; another has the rights of every teammate that is spawned.
+    It is true if a teammate takes another role, or loses a key that limits it alone. For a new
+    teammate, only if its role is in the file; others have the rights of any spawned teammate.
     """
     rights = {one.name.lower(): _rights(one) for one in found.teammates}
     known = {one.name.lower(): _rights(one) for one in before.teammates}
@@ -226,7 +226,7 @@ class _Confining:
     """Replaces the settings of one file that loosen and were not confirmed with their values.
 
     Attributes:
-        again: whether what a role or a teammate can override must be confirmed again.
+        again: whether settings that a role or a teammate can override must be confirmed again.
         loosened: all that loosen.
         waiting: those that were replaced.
     """

@@ -77,7 +77,7 @@ def find(role: str, folders: Iterable[Path]) -> Role | None:
     """Return the role from the first folder that has its file; `None` without one.
 
     Raises:
-        SettingsError: the file is wrong or cannot be read.
+        SettingsError: the file is invalid or cannot be read.
     """
     if not _FILE_NAME.fullmatch(role):
         return None

@@ -315,7 +315,7 @@ class ToolSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOverrides:
-    """The settings of tools for one role or one teammate; `[tools]` decides about the others."""
+    """The tool settings for one role or one teammate; `[tools]` applies where they are not set."""
 
     sandbox: Literal["auto", "bubblewrap", "external", "off"] | None = setting(
         None, kinds.SANDBOX, "around its commands", loosens=disables_sandbox

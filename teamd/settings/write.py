@@ -27,7 +27,7 @@ def with_keys(old: bytes, section: str, keys: Mapping[str, Any], *, path: Path) 
         path: the path of the file, for messages; it is not opened.
 
     Raises:
-        SettingsError: the file is wrong, has another value for a key, or would be wrong.
+        SettingsError: the file is invalid, has another value for a key, or would become invalid.
     """
     import tomlkit  # noqa: PLC0415 -- only for this
 
@@ -152,7 +152,7 @@ def with_teammate(old: bytes, teammate: Teammate, *, path: Path) -> bytes:
         path: the path of the file, for messages and its folder; it is not opened.
 
     Raises:
-        SettingsError: the file is wrong, or would be with this teammate.
+        SettingsError: the file is invalid, or would be with this teammate.
     """
     known = parse(old, path=path).teammates
     if teammate.name.lower() in {other.name.lower() for other in known}:

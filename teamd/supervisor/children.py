@@ -62,7 +62,7 @@ class Children:
     Attributes:
         heartbeats: the policy at the start, since running children do not follow changes.
         roster: records every change.
-        slots: of model calls.
+        slots: the slots for model calls.
         private: the supervisor's own descriptors, which no child may keep.
     """
 
@@ -99,7 +99,7 @@ class Children:
         return self.state(name) in _ENDING
 
     def active(self) -> list[str]:
-        """Return the names of those that have a process, or are about to have one again."""
+        """Return the names of teammates that have a process, or are about to have one again."""
         return [life.name for life in self._lives.values() if life.state is not State.ABSENT]
 
     def pids(self) -> set[int]:
@@ -206,7 +206,7 @@ class Children:
                     return
 
     def check_heartbeats(self) -> None:
-        """Find teammates whose heartbeats have stopped, or have come back."""
+        """Find teammates whose heartbeats have stopped, or have resumed."""
         if self._next_look.left > 0:
             return
         now = clocks.awake()
@@ -245,7 +245,7 @@ class Children:
         return fork(enter, close=(*self.private, *bells, *self.slots.descriptors, *close))
 
     def interrupt(self, name: str) -> None:
-        """Have a teammate stop its turn; its process goes on."""
+        """Have a teammate stop its turn; its process keeps running."""
         self._signal(self._life(name), signal.SIGINT)
 
     def _look_within(self, seconds: float) -> None:
@@ -266,7 +266,7 @@ class Children:
         self._crash(life, code)
 
     def _blame_delivery(self, name: str, pid: int) -> None:
-        """Note in a teammate's inbox that its process crashed while it handled a delivery.
+        """Record in a teammate's inbox that its process crashed while it handled a delivery.
 
         If the note cannot be written, the message is simply delivered once more.
         """

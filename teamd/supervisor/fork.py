@@ -182,7 +182,7 @@ def _live(
 def hide_memory() -> None:
     """Forbid other processes of this user to read this one's memory, environment and descriptors.
 
-    It also writes no core file. Forked processes inherit both settings. Programs that are started
+    It also disables core files. Forked processes inherit both settings. Programs that are started
     inherit only the limit on core files, which they may raise.
     """
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
@@ -210,14 +210,14 @@ def lift_descriptor_limit() -> tuple[int, int]:
 
 
 def become_subreaper() -> None:
-    """Adopt descendants whose parents end, so that double forking escapes nothing. Linux only."""
+    """Adopt descendants whose parents end, so that a double fork cannot escape. Linux only."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def set_title(title: str) -> None:
     """Show a title, at most 15 bytes of it, as this process's name in top(1) and `ps -e`.
 
-    The command line stays: by it a supervisor and its processes are recognized. Linux only.
+    The command line stays: a supervisor and its processes are recognized by it. Linux only.
     """
     if sys.platform == "linux":
         _libc().prctl(_PR_SET_NAME, os.fsencode(title), 0, 0, 0)

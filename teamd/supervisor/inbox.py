@@ -106,8 +106,8 @@ class ControlInbox:
     def publish(self, *, last: bool = False) -> None:
         """Write the changes of the roster, then the replies that are owed; then release tasks.
 
-        The roster comes first: whoever reads a reply finds the roster as the reply says. Refusals
-        do not wait for it. After a failure the next try comes a second later, the last one at once.
+        The roster comes first, so that it agrees with every reply that can be read. Refusals
+        do not wait for it. After a failure it tries again a second later; with `last`, at once.
         """
         roster, failures = self.context.roster, dict[str, StoreError]()
         waits = self._publish_again.left > 0 and not last

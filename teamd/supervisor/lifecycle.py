@@ -34,7 +34,7 @@ class RestartCounter:
 
         Args:
             now: in seconds, by a clock that is never set back.
-            limit: how many crashes are allowed in which time.
+            limit: how many crashes are allowed, and in how many seconds.
 
         Returns:
             The seconds after which to restart; `None` to give up.

@@ -76,8 +76,8 @@ class LiveSettings:
         that had no settings file of its own uses one that was created since, as its senders do.
 
         Raises:
-            SettingsError: with every mistake, why the file cannot be read, or that no model call
-                fits into a limit.
+            SettingsError: with every mistake, why the file cannot be read, or that a limit is
+                too low for any model call.
         """
         found = self._read()
         new = found.settings

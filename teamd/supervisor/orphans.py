@@ -88,7 +88,7 @@ class OrphanedTasks:
 
     Attributes:
         board: with `teamd` as its user.
-        watch: of the tasks' folder.
+        watch: the watch on the tasks' folder.
     """
 
     board: Board
@@ -120,7 +120,7 @@ class OrphanedTasks:
         return find_claimers(team, changed, before, self._tasks)
 
     def look_soon(self) -> None:
-        """Have the next `release` look: a process has ended, and may have left mail unsent."""
+        """Have the next `release` look, since a process has ended and may have left mail unsent."""
         self._due_at = 0.0
 
     def release(self, team: Team) -> None:

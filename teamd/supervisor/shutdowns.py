@@ -179,7 +179,7 @@ class Shutdown:
             self.step(ShutdownEvent.EXPIRED, late, FORCE_AFTER_SECONDS)
 
     def step(self, event: ShutdownEvent, wanted: ShutdownOutcome, seconds: float = 0.0) -> None:
-        """Follow the table towards this outcome; the process has so many seconds to end."""
+        """Follow the table towards this outcome; the process has this many seconds to end."""
         self.state, action = next_shutdown_step(self.state, event)
         match action:
             case ShutdownAction.END:
@@ -198,7 +198,7 @@ class Shutdown:
                 pass
 
     def join(self, seconds: float, then: Then) -> None:
-        """Add a waiting caller; the earlier one of two deadlines counts."""
+        """Add a waiting caller; the earlier of two deadlines counts."""
         self.waiting.append(then)
         if self.outcome is not None:
             self._tell(self.outcome)
@@ -284,8 +284,8 @@ class Shutdowns:
             name: the teammate.
             asker: the person or the agent that asks.
             seconds: the time for its answer.
-            then: gets the outcome.
-            by_mail: whether the asker is an agent, which gets the outcome by mail, also if the
+            then: called with the outcome.
+            by_mail: whether the asker is an agent, which gets the outcome by mail, even if the
                 teammate gave no answer.
 
         Raises:
@@ -331,7 +331,7 @@ class Shutdowns:
         one.step(ShutdownEvent.FORCED, outcome)
 
     def note_answer(self, name: str) -> None:
-        """Note a teammate's report that it has answered; the answer itself is in the store."""
+        """Handle a teammate's report that it has answered; the answer itself is in the store."""
         if (one := self._find(name)) is not None:
             one.answered = True
         else:
@@ -478,7 +478,7 @@ class Shutdowns:
 
 
 def _time_left(approval: Approval) -> tuple[float, float]:
-    """Return the seconds that are left for an answer, and those from the request on."""
+    """Return the seconds that are left for an answer, and the seconds given in the request."""
     deadline = approval.deadline or 0.0
     seconds = max(0.0, deadline - approval.asked)
     return min(deadline - time.time(), seconds), seconds  # the clock may be set back

@@ -89,8 +89,8 @@ def spawn(
     Args:
         context: the team.
         wanted: the teammate.
-        message_id: of the prompt.
-        sender: of the prompt. If it is an agent of another team, the teammate reports to it.
+        message_id: the id of the prompt.
+        sender: the prompt's sender. If it is an agent of another team, the teammate reports to it.
 
     Raises:
         TeamError: it works already, is being shut down, or remembers another role; the role's
@@ -113,7 +113,7 @@ def spawn_lead(context: TeamContext, *, fresh: bool, model: str | None) -> Membe
         context: the team.
         fresh: whether a new conversation is wanted. The next message starts it, as with a spawn;
             this function only checks that it is possible now.
-        model: instead of that of the settings, or of its present one.
+        model: the model to use instead of that in the settings, or of its present one.
 
     Raises:
         TeamError: it is being shut down, works, or is at its limit; a file cannot be written.
@@ -306,7 +306,7 @@ def _renew_lead(context: TeamContext, member: Member, model: str | None) -> None
 
 
 def spawn_declared(context: TeamContext, teammate: Teammate) -> bool:
-    """Spawn a teammate of `team.toml`, unless it is a member; return whether it was not.
+    """Spawn a teammate of `team.toml`, unless it is a member; return whether it was new.
 
     A member without any mail or conversation gets its prompt: a supervisor was killed after it had
     admitted the member.
@@ -393,7 +393,7 @@ def spawn_in_place(
         wanted: the teammate.
         message_id: as for `spawn`.
         sender: as for `spawn`.
-        then: gets the member, and a sentence about files that are not in its copy.
+        then: called with the member, and a sentence about files that are not in its copy.
         refuse: called instead if the copy cannot be made, or if a later step fails.
 
     Raises:

@@ -30,5 +30,5 @@ class TeamContext:
     copies: CopyMakers
 
     def describe_settings(self) -> None:
-        """Record in the roster the facts of the settings that its readers show."""
+        """Record in the roster those facts from the settings that its readers show."""
         self.roster.describe(self.program.sandbox("", ""), self.settings.now)

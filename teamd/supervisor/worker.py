@@ -21,7 +21,7 @@ _LONGEST_PAUSE_SECONDS: Final = 30.0
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """One job, done by one process at a time; between two processes is a pause, which grows.
+    """One job, done by one process at a time; between two processes there is a growing pause.
 
     Attributes:
         job: its name in the log; `check begins` and `check ended` are `LoggedEvent`s.
@@ -111,7 +111,7 @@ class Worker:
         self._due = Deadline.after(seconds, clocks.awake)
 
     def kill_within(self, seconds: float) -> None:
-        """Have the process killed after so many seconds, or at the earlier time already set."""
+        """Have the process killed after this many seconds, or at the earlier time already set."""
         if self._due.left > seconds:
             self.kill_after(seconds)
 

@@ -52,14 +52,14 @@ class Pool(ABC, Generic[W]):
         self._workers: list[W] = []
 
     def note(self, names: Collection[str] | None) -> None:
-        """Note which files of the board's folder have changed; `None` if any may have."""
+        """Record which files of the board's folder have changed; `None` if any may have."""
 
     @abstractmethod
     def look(self) -> float:
         """Start workers for the work there is, and end those whose work is no longer wanted.
 
         Returns:
-            The seconds until the next look, unless there are news before.
+            The seconds until the next look, unless there is news before.
         """
 
     @abstractmethod
@@ -166,7 +166,7 @@ class Checkers(Pool[CheckWorker]):
         self._match_workers()
 
     def _match_workers(self) -> None:
-        """Have one worker for each claim, besides those that still run."""
+        """Keep one worker for each claim, besides those that still run."""
         claims = self._claims.values()
         self._workers = [one for one in self._workers if one.runs or one.claim in claims]
         known = [worker.claim for worker in self._workers]
@@ -289,7 +289,7 @@ class CopyWorker(Worker):
 
     Attributes:
         make: makes it, and returns a sentence about files that are not in it.
-        then: gets the outcome.
+        then: called with the outcome.
         outcome: set once its process has ended, or could not be forked.
         report: a file without a name, to which the process writes the outcome.
     """

@@ -104,7 +104,7 @@ class Member:
 
     @classmethod
     def decode(cls, found: Mapping[str, Any], *, team: str) -> Member:
-        """Read a member; keys other than the name may be missing, as in the lessons' rosters."""
+        """Read a member; keys other than the name may be missing, as in the oldest rosters."""
         rest = dict(found)
         for key, kind in _KINDS.items():
             if key in rest and not isinstance(rest[key], kind):

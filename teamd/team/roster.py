@@ -30,7 +30,7 @@ class Team:
     Attributes:
         sandbox: describes the sandbox of commands, in a line.
         merges: the person's repository, and the branch in it into which the queue merges.
-        format: of the file that was read; 0 for one from the lessons.
+        format: the format number of the file that was read; 0 for one without a number.
     """
 
     name: str = "default"

@@ -27,7 +27,7 @@ _KEYWORDS: Final = ("type", "description", "enum", "default", "items", "properti
 
 
 class ToolError(Exception):
-    """A tool's failure: `str()` is a sentence for the model that tells how to go on."""
+    """A tool's failure: `str()` is a sentence that tells the model how to go on."""
 
 
 class PermissionPending(Exception):
@@ -50,7 +50,7 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     def identity(self) -> dict[str, Any]:
-        """Return the values that tell this call from another: two calls with the same do the same.
+        """Return the values that identify this call: two calls with equal values do the same.
 
         Values are parsed and defaults filled in, so that the spelling makes no difference.
         """
@@ -77,7 +77,7 @@ class Tool(Generic[InputT]):
         name: matches `[a-zA-Z0-9_-]{1,128}`.
         description: the text about it for the model.
         Input: declares the input: schema, checks and error sentence follow from it.
-        facts: those of the registry; a tool that is not in it acts, and everybody has it.
+        facts: from the registry; a tool that is not in it counts as acting, and everybody has it.
     """
 
     name: ClassVar[str]
@@ -86,7 +86,7 @@ class Tool(Generic[InputT]):
     facts: ClassVar[KnownTool] = UNKNOWN
 
     def __init_subclass__(cls) -> None:
-        """Take the declaration of the input from the type parameter, and the facts by the name."""
+        """Take the declaration of the input from the type parameter; find the facts by the name."""
         super().__init_subclass__()
         if "facts" not in vars(cls):
             cls.facts = TOOLS.get(vars(cls).get("name", ""), cls.facts)
@@ -118,14 +118,14 @@ class Tool(Generic[InputT]):
         return False
 
     async def recall(self, arguments: InputT, key: str, /) -> str:  # noqa: ARG002 -- of some
-        """Return what is known of a call during which the process was killed; may be empty."""
+        """Return the known facts about a call during which the process was killed; may be empty."""
         return ""
 
     async def call(self, arguments: InputT, key: str, /) -> str:
         """Run the call and return the text for the model.
 
         Args:
-            arguments: the model's input, checked.
+            arguments: the model's input, validated.
             key: identifies this call; it is the same when the call is repeated after a crash.
 
         Raises:
@@ -157,7 +157,7 @@ class ToolAccess:
 
     Attributes:
         workspace: those that reach the workspace; `None` for all.
-        dropped: tools of any kind that it goes without.
+        dropped: tools of any kind that it lacks.
     """
 
     workspace: frozenset[str] | None = None
@@ -174,7 +174,7 @@ _EVERY_TOOL: Final = ToolAccess()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The result of a call; `text` is never empty nor only white space, and not of any length."""
+    """The result of a call; `text` is never empty or blank, and its length is bounded."""
 
     text: str
     is_error: bool = False
@@ -184,7 +184,7 @@ class Toolbox:
     """The tools of one teammate, by name, in a fixed order.
 
     Args:
-        tools: each by a name of its own.
+        tools: the tools, each with a unique name.
         gate: returns why an acting tool may not be used now, as a sentence; `None` if it may.
         mask: keeps secrets out of results, and out of text for others: only a tool that reaches the
             workspace gets the model's input unmasked.
@@ -213,7 +213,7 @@ class Toolbox:
         """Return the `tools` of a request: name, description, `input_schema` (JSON Schema 2020-12).
 
         Returns:
-            The same list for the same grant, which is not to be changed.
+            The same list for the same grant; callers must not change it.
         """
         if granted != self._granted:
             self._granted = granted
@@ -225,7 +225,7 @@ class Toolbox:
         return self._tools[name].facts if name in self._tools else MISSING
 
     def parse(self, name: str, arguments: object) -> Input | None:
-        """Return the checked input of a call; `None` where its tool is missing or refuses it."""
+        """Return the validated input of a call; `None` if its tool is missing or refuses it."""
         if name not in self._tools:
             return None
         try:
@@ -267,7 +267,7 @@ class Toolbox:
         return replace(result, text=self._mask.text(result.text))
 
     async def recall(self, name: str, arguments: object, key: str) -> str:
-        """Return what is known of a call during which the process was killed; may be empty."""
+        """Return the known facts about a call during which the process was killed; may be empty."""
         parsed = self.parse(name, arguments)
         try:
             said = "" if parsed is None else await self._tools[name].recall(parsed, key)
@@ -336,7 +336,7 @@ def _failure(error: Exception, said: str = "") -> Result:
 
 @cache
 def load_tools() -> tuple[type[Tool[Any]], ...]:
-    """Return the classes of all tools, in the order in which a model reads of them."""
+    """Return the classes of all tools, in the order in which a model sees them."""
     for module in pkgutil.iter_modules(__path__, f"{__name__}."):
         importlib.import_module(module.name)
     ours = [kind for kind in _kinds_of(Tool) if kind.__module__.startswith(f"{__name__}.")]
@@ -354,7 +354,7 @@ def make_tools(context: ToolContext) -> Iterator[Tool[Any]]:
 
 
 def warm_up() -> None:
-    """Make the schemas of all tools: forked children share them."""
+    """Make the schemas of all tools, so that forked children share them."""
     for tool in load_tools():
         tool.describe()
 
@@ -366,7 +366,7 @@ def _kinds_of(base: type[Tool[Any]]) -> Iterator[type[Tool[Any]]]:
 
 
 def _clean(text: str) -> str:
-    """Replace text that a request cannot carry: NULs, half surrogate pairs, unlimited length."""
+    """Replace text that a request cannot carry: NULs, half surrogate pairs, too many characters."""
     return clip(text.encode(errors="replace"), _MOST_BYTES)
 
 

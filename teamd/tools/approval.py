@@ -20,7 +20,7 @@ _LONGEST_PLAN: Final = 100_000  # characters: however they are encoded, it fits 
 
 
 class SubmitPlanInput(Input):
-    """What `submit_plan` takes."""
+    """Input of `submit_plan`."""
 
     plan: str = Field(
         min_length=1,
@@ -64,7 +64,7 @@ class SubmitPlan(Tool[SubmitPlanInput]):
 
 
 class VerdictInput(Input):
-    """What `shutdown_response` takes."""
+    """Input of `shutdown_response`."""
 
     request_id: str = Field(description="that of the shutdown_request")
     approve: bool = Field(description="false to go on working, with a reason")
@@ -73,10 +73,10 @@ class VerdictInput(Input):
 
 @dataclass
 class ShutdownResponse(Tool[VerdictInput]):
-    """Answers a request to shut down. The loop ends the turn when it was approved.
+    """Answers a request to shut down. After an approval, the loop ends the turn.
 
-    The asker is told of a rejection at once; of an approval the loop tells, when the results of the
-    same reply are written down.
+    The asker is told of a rejection at once. The loop reports an approval once the results of the
+    same reply are recorded.
     """
 
     approvals: Approvals
@@ -99,7 +99,7 @@ class ShutdownResponse(Tool[VerdictInput]):
 
 
 class ReviewPlanInput(Input):
-    """What `review_plan` takes."""
+    """Input of `review_plan`."""
 
     request_id: str = Field(description="that of the plan_approval_request")
     approve: bool = Field(description="false to have a better plan")
@@ -108,7 +108,7 @@ class ReviewPlanInput(Input):
 
 @dataclass
 class ReviewPlan(Tool[ReviewPlanInput]):
-    """Approves or rejects a teammate's plan, also in other teams."""
+    """Approves or rejects a teammate's plan, including in other teams."""
 
     approvals: Approvals
     other_approvals: Callable[[], Iterable[Approvals]]
@@ -127,7 +127,7 @@ class ReviewPlan(Tool[ReviewPlanInput]):
         return f"{answered.status}; {answered.asker} is told"
 
     def _find_store(self, request: str) -> tuple[Approvals, str]:
-        """The store that holds a request, and by which name it is answered there."""
+        """Return the store that holds a request, and the name under which to answer it there."""
         if self.approvals.find(request) is None:
             address = self.address()
             for approvals in self.other_approvals():
@@ -139,7 +139,7 @@ class ReviewPlan(Tool[ReviewPlanInput]):
 
 
 class ReviewPermissionInput(Input):
-    """What `review_permission` takes."""
+    """Input of `review_permission`."""
 
     request_id: str = Field(description="that of the permission_request")
     approve: bool = Field(description="true to let this one call run")

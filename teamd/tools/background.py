@@ -1,4 +1,4 @@
-"""Work that goes on beside the conversation: jobs, and the tools to begin, see and stop them.
+"""Work that goes on beside the conversation: jobs, and the tools to start, see and stop them.
 
 A job has a state and an output, both on disk.
 """
@@ -44,12 +44,12 @@ class Job:
     """One piece of work.
 
     Attributes:
-        id: a number, as text; no two jobs of a teammate ever have the same.
+        id: a number, as text; no two jobs of a teammate ever have the same id.
         what: the command, or the task.
         state: `running`, or how it ended, in words.
         started: seconds since the epoch.
         ended: likewise; `None` while it runs.
-        subagent: whether it is a subagent, which comes to its end; a command may be a server.
+        subagent: whether it is a subagent, which ends by itself; a command may be a server.
     """
 
     id: str
@@ -139,7 +139,7 @@ class Jobs:
         return job
 
     def all(self) -> list[Job]:
-        """The teammate's jobs, oldest first; of those that are over, only the last."""
+        """The teammate's jobs, oldest first; of those that have ended, only the latest."""
         return list(self._jobs.values())
 
     def output(self, job_id: str, limit: int) -> str:
@@ -207,14 +207,14 @@ class Jobs:
 
 
 class BackgroundRunInput(Input):
-    """What `background_run` takes."""
+    """Input of `background_run`."""
 
     command: str
 
 
 @dataclass
 class BackgroundRun(Tool[BackgroundRunInput]):
-    """Begins a command and does not wait for it."""
+    """Starts a command without waiting for it."""
 
     jobs: Jobs
     shell: Shell
@@ -242,14 +242,14 @@ class BackgroundRun(Tool[BackgroundRunInput]):
 
 
 class CheckBackgroundInput(Input):
-    """What `check_background` takes."""
+    """Input of `check_background`."""
 
     job_id: JobId | None = Field(default=None, description="without it, all jobs are listed")
 
 
 @dataclass
 class CheckBackground(Tool[CheckBackgroundInput]):
-    """Tells the state of a job, and its output."""
+    """Shows the state of a job, and its output."""
 
     jobs: Jobs
     output_bytes: int
@@ -271,7 +271,7 @@ class CheckBackground(Tool[CheckBackgroundInput]):
 
 
 class StopBackgroundInput(Input):
-    """What `stop_background` takes."""
+    """Input of `stop_background`."""
 
     job_id: JobId
 
@@ -286,7 +286,7 @@ class StopBackground(Tool[StopBackgroundInput]):
     description = "End a background job and everything that it started."
 
     async def call(self, arguments: StopBackgroundInput, _key: str) -> str:
-        """End the job; an ended job stays as it was."""
+        """End the job; a job that has already ended is left unchanged."""
         return _line(await self.jobs.stop(arguments.job_id))
 
 

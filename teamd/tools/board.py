@@ -1,4 +1,4 @@
-"""Tools that share work out: the task board."""
+"""Tools for sharing out work: the task board."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from teamd.tools.ids import TaskId
 
 @dataclass
 class _BoardTool(Tool[InputT]):
-    """A tool that reads or changes the board, in the hands of one member."""
+    """A tool with which one member reads or changes the board."""
 
     board: Board
 
 
 class TaskCreateInput(Input):
-    """What `task_create` takes."""
+    """Input of `task_create`."""
 
     subject: str = Field(description="what is to be done, in a few words")
     description: str = Field(default="", description="all that whoever does it has to know")
@@ -39,7 +39,7 @@ class TaskCreateInput(Input):
 
 
 class TaskCreate(_BoardTool[TaskCreateInput]):
-    """Puts a task on the board, under the call's key, which makes one task."""
+    """Puts a task on the board, under the call's key, so that a repeated call adds no other."""
 
     name = "task_create"
     description = (
@@ -56,7 +56,7 @@ class TaskCreate(_BoardTool[TaskCreateInput]):
 
 
 class TaskGetInput(Input):
-    """What `task_get` takes."""
+    """Input of `task_get`."""
 
     task_id: TaskId
 
@@ -75,7 +75,7 @@ class TaskGet(_BoardTool[TaskGetInput]):
 
 
 class TaskUpdateInput(Input):
-    """What `task_update` takes."""
+    """Input of `task_update`."""
 
     task_id: TaskId
     status: Literal["pending", "in_progress", "completed", "deleted"] | None = Field(
@@ -113,7 +113,7 @@ class TaskUpdate(_BoardTool[TaskUpdateInput]):
 
 
 class TaskListInput(Input):
-    """What `task_list` takes: nothing."""
+    """Input of `task_list`, which takes none."""
 
 
 class TaskList(_BoardTool[TaskListInput]):
@@ -130,14 +130,14 @@ class TaskList(_BoardTool[TaskListInput]):
 
 
 class ClaimTaskInput(Input):
-    """What `claim_task` takes."""
+    """Input of `claim_task`."""
 
     task_id: TaskId
 
 
 @dataclass
 class ClaimTask(_BoardTool[ClaimTaskInput]):
-    """Takes a task in hand; another task begins then."""
+    """Claims a task, which becomes the teammate's current task."""
 
     begin_task: Callable[[], None]
 

@@ -28,22 +28,22 @@ class ToolContext:
 
     Attributes:
         member: the teammate's name.
-        holder: which tools it has besides those of everybody, see `KnownTool.holder`.
+        holder: which tools it has besides those that everybody has, see `KnownTool.holder`.
         shell: starts its commands.
         pushes: its pushes, if it has a working copy.
-        timeout_seconds: how long a command may take that asks for nothing else.
+        timeout_seconds: the time limit of a command that does not ask for another.
         output_bytes: how much of a tool's output the model sees.
         mask: keeps secrets out of results.
         versions: the versions of files that it knows.
         receivers: returns the recent receivers of a text.
         begin_task: called when it has claimed a task.
         current_task: returns the name of its task.
-        secret: returns that of the conversation, see `id_of`.
+        secret: returns the secret of the conversation, see `id_of`.
         superior: returns the address of the approver of its plans.
         report_answer: makes the asker of a shutdown look at a rejection at once.
-        asking: returns the supervisor of a team by its name, of this one for `None`.
+        asking: returns the supervisor of the named team, or of this team for `None`.
         address: returns its own address, as members of other teams know it.
-        other_approvals: returns the stores of the other teams, whose members may be its own.
+        other_approvals: returns the stores of other teams, which may have members that it leads.
         delegate: runs a subagent; the call's key names its conversation.
     """
 

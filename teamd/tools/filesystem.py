@@ -35,12 +35,12 @@ class _FileInput(Input):
     path: str
 
     def identity(self) -> dict[str, Any]:
-        """Return all values, the path in its shortest spelling: `./x` is `x`."""
+        """Return all values, with the path in its shortest spelling: `./x` is `x`."""
         return {**super().identity(), "path": str(PurePath(self.path))}
 
 
 class ReadInput(_FileInput):
-    """A file, and which of its lines."""
+    """A file, and the lines to read."""
 
     offset: int = Field(default=1, gt=0, description="the first line")
     limit: int = Field(default=_DEFAULT_LINES, gt=0, description="how many lines")
@@ -102,7 +102,7 @@ class ReadFile(Tool[ReadInput]):
 
 @dataclass(kw_only=True)
 class WriteFile(Tool[WriteInput]):
-    """Makes a file, or gives one new content at once; all else about it stays."""
+    """Creates a file, or replaces all of its content; its other properties stay."""
 
     workspace: Workspace
     versions: Versions
@@ -130,7 +130,7 @@ class WriteFile(Tool[WriteInput]):
 
 @dataclass(kw_only=True)
 class EditFile(Tool[EditInput]):
-    """Replaces a text in a file and leaves all else as it is, also how its lines end."""
+    """Replaces a text in a file and leaves everything else as it is, including the line endings."""
 
     workspace: Workspace
     versions: Versions

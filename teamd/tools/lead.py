@@ -32,14 +32,14 @@ _MARGIN_SECONDS: Final = 10.0
 
 
 class InterruptTeammateInput(Input):
-    """What `interrupt_teammate` takes."""
+    """Input of `interrupt_teammate`."""
 
     teammate: str = Field(description="its name; name@team for one that you put into another team")
     text: str = Field(default="", description="what it reads next; without it, it waits for mail")
 
 
 class PauseTeammateInput(Input):
-    """What `pause_teammate` and `resume_teammate` take."""
+    """Input of `pause_teammate` and `resume_teammate`."""
 
     teammate: str = Field(description="its name; name@team for one that you put into another team")
 
@@ -51,7 +51,7 @@ class _TurnTool(Tool[InputT]):
     asking: Callable[[str | None], Asking]
 
     async def _ask(self, command: str, teammate: str, key: str, **facts: str) -> str:
-        """Have it done, under an id that follows from the call; return how it went."""
+        """Ask the supervisor, under an id derived from the call; return the answer."""
         _check_near(teammate)
         name, _, team = teammate.partition("@")
         answer = await self.asking(team or None).ask(command, {"name": name, **facts}, key=key)
@@ -59,7 +59,7 @@ class _TurnTool(Tool[InputT]):
 
 
 class InterruptTeammate(_TurnTool[InterruptTeammateInput]):
-    """Breaks off a teammate's turn."""
+    """Interrupts a teammate's turn."""
 
     name = "interrupt_teammate"
     description = (
@@ -72,7 +72,7 @@ class InterruptTeammate(_TurnTool[InterruptTeammateInput]):
 
 
 class PauseTeammate(_TurnTool[PauseTeammateInput]):
-    """Has a teammate rest."""
+    """Pauses a teammate."""
 
     name = "pause_teammate"
     description = (
@@ -85,7 +85,7 @@ class PauseTeammate(_TurnTool[PauseTeammateInput]):
 
 
 class ResumeTeammate(_TurnTool[PauseTeammateInput]):
-    """Lets a teammate go on that was paused by the same agent."""
+    """Resumes a teammate that was paused by the same agent."""
 
     name = "resume_teammate"
     description = "Let a teammate go on that you have paused. A limit only the person raises."
@@ -100,7 +100,7 @@ def _check_near(teammate: str) -> None:
 
 
 class SpawnTeammateInput(Input):
-    """What `spawn_teammate` takes."""
+    """Input of `spawn_teammate`."""
 
     name: str = Field(description="up to 64 of A-Z a-z 0-9 _ -")
     role: str = Field(description="what it is, in a word or two, such as coder")
@@ -129,7 +129,7 @@ class SpawnTeammate(Tool[SpawnTeammateInput]):
 
 
 class ListTeammatesInput(Input):
-    """What `list_teammates` takes: nothing."""
+    """Input of `list_teammates`, which takes none."""
 
 
 @dataclass
@@ -155,7 +155,7 @@ class ListTeammates(Tool[ListTeammatesInput]):
 
 
 def _list_far(hosts: FarHosts) -> Iterator[str]:
-    """Yield a line for each teammate on another host, as that has told."""
+    """Yield a line for each teammate on another host, as that host reported it."""
     for view in hosts.views():
         roster, absent = hosts.roster(view.name), describe_absence(view)
         if roster is not None:
@@ -165,7 +165,7 @@ def _list_far(hosts: FarHosts) -> Iterator[str]:
 
 
 class ShutdownRequestInput(Input):
-    """What `shutdown_request` takes."""
+    """Input of `shutdown_request`."""
 
     teammate: str = Field(description="its name")
 
@@ -185,7 +185,7 @@ class ShutdownRequest(Tool[ShutdownRequestInput]):
     )
 
     async def call(self, arguments: ShutdownRequestInput, key: str) -> str:
-        """Have it asked, by a request whose id follows from the call."""
+        """Have the teammate asked, by a request whose id is derived from the call."""
         _check_near(arguments.teammate)
         member = self.roster.read().get(arguments.teammate)
         if member.status is Status.SHUTDOWN:
@@ -196,7 +196,7 @@ class ShutdownRequest(Tool[ShutdownRequestInput]):
 
 
 class DelegateTaskInput(Input):
-    """What `task` takes."""
+    """Input of `task`."""
 
     prompt: str = Field(description="the whole task: whoever does it sees nothing else")
     background: bool = Field(
@@ -226,7 +226,7 @@ class DelegateTask(Tool[DelegateTaskInput]):
     )
 
     async def call(self, arguments: DelegateTaskInput, key: str) -> str:
-        """Have it done; the call's key names the subagent's conversation."""
+        """Have the task done; the call's key names the subagent's conversation."""
         if arguments.name is not None:
             if arguments.background:
                 raise ToolError("a teammate always works in the background; leave `background` out")
@@ -249,7 +249,7 @@ class DelegateTask(Tool[DelegateTaskInput]):
 
 
 class TeamInput(Input):
-    """What `create_team` and `delete_team` take."""
+    """Input of `create_team` and `delete_team`."""
 
     name: str = Field(description="up to 64 of A-Z a-z 0-9 _ -")
 
@@ -285,7 +285,7 @@ class DeleteTeam(Tool[TeamInput]):
     )
 
     async def call(self, arguments: TeamInput, key: str) -> str:
-        """Ask, wait, remove; the request has an id that follows from the call."""
+        """Ask, wait, remove; the request has an id derived from the call."""
         team = teams.deletable(teams.found(self.paths.home, arguments.name))
         if team.paths.root == self.paths.root:
             command = f"`teamctl delete {team.name}`"

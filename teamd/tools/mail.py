@@ -1,4 +1,4 @@
-"""Tools of mail: send it, to one or to all, and see whether some waits."""
+"""Mail tools: send mail, to one or to all, and see whether any waits."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _MOST_COUNTED: Final = 100
 
 @dataclass
 class _PostTool(Tool[InputT]):
-    """A tool that sends mail, in the hands of one member."""
+    """A tool with which one member sends mail."""
 
     post: MailRouter
     member: str
 
 
 class SendMessageInput(Input):
-    """What `send_message` takes."""
+    """Input of `send_message`."""
 
     to: str = Field(description="a teammate's name, or lead; name@team in another team")
     content: str = Field(description="the whole message")
@@ -70,14 +70,14 @@ class SendMessage(_PostTool[SendMessageInput]):
 
 
 class ReadInboxInput(Input):
-    """What `read_inbox` takes: nothing."""
+    """Input of `read_inbox`, which takes none."""
 
 
 @dataclass
 class ReadInbox(Tool[ReadInboxInput]):
     """Says whether mail waits.
 
-    It takes none: mail has one way into the conversation, the delivery before each model call.
+    It does not take any: mail enters the conversation only by the delivery before each model call.
     """
 
     mailbox: Mailbox
@@ -97,13 +97,13 @@ class ReadInbox(Tool[ReadInboxInput]):
 
 
 class BroadcastInput(Input):
-    """What `broadcast` takes."""
+    """Input of `broadcast`."""
 
     content: str
 
 
 class Broadcast(_PostTool[BroadcastInput]):
-    """One message to the whole team."""
+    """Sends one message to the whole team."""
 
     name = "broadcast"
     description = "Send one message to every teammate that is not shut down."

@@ -20,10 +20,10 @@ def clip(data: bytes, limit: int) -> str:
 
 
 class Clip:
-    """Collects bytes in bounded memory and gives them as text.
+    """Collects bytes in bounded memory and returns them as text.
 
-    Invalid UTF-8 and NUL become U+FFFD. `limit` bounds the text in bytes of UTF-8; the line that
-    tells the size of the cut comes on top.
+    Invalid UTF-8 and NUL become U+FFFD. `limit` bounds the text in bytes of UTF-8, not counting the
+    line that tells the size of the cut.
     """
 
     def __init__(self, limit: int) -> None:
@@ -58,11 +58,11 @@ class Clip:
 
 
 class OutputFile:
-    """A file for output without end: when it is full, its older half is dropped.
+    """A file for unlimited output: when it is full, its older half is dropped.
 
     Args:
         path: replaced by a new file.
-        limit: how many bytes it may have.
+        limit: its maximum size in bytes.
     """
 
     def __init__(self, path: Path, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""The pushes of one teammate: its sandbox reaches no remote, so teamd pushes in its place."""
+"""The pushes of one teammate: its sandbox reaches no remote, so teamd pushes on its behalf."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Pushes:
         return ready
 
     def ask(self, ready: Push, request: str) -> str:
-        """Return the question to the person."""
+        """Return the question for the person."""
         branch = f"{ready.branch} of {ready.remote}"
         lines = [
             f"{self.name} asks to push {ready.summary} ({ready.url}):",
@@ -131,7 +131,7 @@ class Pushes:
         """Push, and tell the person; return the result for the model.
 
         Raises:
-            ToolError: the remote has not taken it.
+            ToolError: the remote did not accept it.
         """
         facts = {"remote": ready.remote, "branch": ready.branch, "commit": ready.commit}
         try:
@@ -146,7 +146,7 @@ class Pushes:
         return said
 
     async def find_done(self, request: str) -> str:
-        """Say how an approved push ended whose process was killed; empty without an approval."""
+        """Say how an approved push ended if its process was killed; empty without an approval."""
         asked = self.approvals.find(request)
         if asked is None or asked.type != Kind.PUSH or asked.status is not Verdict.APPROVED:
             return ""
@@ -167,7 +167,7 @@ class Pushes:
 
     @property
     def _command(self) -> str:
-        """The command by which the person pushes the same."""
+        """The command with which the person can make the same push."""
         return "git push" if self.shared else f"teamctl push {self.name}"
 
     def _words(self, command: str) -> tuple[str, ...] | None:

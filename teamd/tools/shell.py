@@ -1,4 +1,4 @@
-"""The `bash` tool: one command, run to its end in the workspace; nothing of it runs on."""
+"""The `bash` tool: one command, run to its end in the workspace; no process outlives it."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Bash(Tool[BashInput]):
 
     Attributes:
         shell: starts them.
-        timeout_seconds: how long one may take that asks for nothing else.
+        timeout_seconds: the time limit of a command that does not ask for another.
         output_bytes: how much of its output the model sees.
-        mask: keeps secrets out of it, also half of one where its middle is left out.
+        mask: keeps secrets out of it, even half of a secret at the cut in a long output.
         pushes: those of a teammate with a working copy, which are not run as commands.
-        secret: returns that of the conversation, see `id_of`.
+        secret: returns the secret of the conversation, see `id_of`.
     """
 
     shell: Shell
@@ -98,7 +98,7 @@ def start_command(shell: Shell, command: str, output: Sink, *, background: bool 
     """Start a command, and do not wait for it.
 
     Raises:
-        ToolError: no command can be that, or none may run here.
+        ToolError: the text cannot be a command, or no command may run here.
         OSError: it could not be started.
     """
     try:
@@ -110,7 +110,7 @@ def start_command(shell: Shell, command: str, output: Sink, *, background: bool 
 
 
 async def _wait(program: Command, seconds: float) -> int | None:
-    """The status as `wait` gives it, or `None` after so many seconds."""
+    """Return the status as `wait` gives it, or `None` after this many seconds."""
     try:
         async with asyncio.timeout(seconds):
             return await program.wait()

@@ -14,14 +14,14 @@ from teamd.tools.output import clip
 
 
 class LoadSkillInput(Input):
-    """What `load_skill` takes."""
+    """Input of `load_skill`."""
 
     name: str = Field(description="the skill's name; NAME/FILE for a file that belongs to it")
 
 
 @dataclass(kw_only=True)
 class LoadSkill(Tool[LoadSkillInput]):
-    """Gives the text of a skill, or of a file in its folder; a repaired one in its new form."""
+    """Returns the text of a skill, or of a file in its folder, as it is on disk now."""
 
     skills: Callable[[], Sequence[Skill]]
     output_bytes: int

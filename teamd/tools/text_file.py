@@ -31,7 +31,7 @@ _MOST_COMPARED: Final = 1 << 18  # pairs of lines: comparing takes time in propo
 
 
 def name_line_endings(data: bytes) -> str:
-    """Return which line endings a text has; empty where all are LF."""
+    """Return which line endings a text has; empty if all are LF."""
     crlf, ends = data.count(b"\r\n"), data.count(b"\n")
     if crlf == 0:
         return ""
@@ -63,7 +63,7 @@ class Replacement:
 
     @property
     def size(self) -> int:
-        """How long the text becomes; in a file with mixed line endings, about."""
+        """The length of the new text; an estimate in a file with mixed line endings."""
         return len(self._text) + self.count * (len(self._new) - len(self._old))
 
     def apply(self) -> str:
@@ -124,7 +124,7 @@ def _line_end_near(text: str, start: int, end: int) -> str:
 def _take_line_ends(old: str, new: str, around: str) -> str:
     """Return the new text with the old one's line endings.
 
-    A line that stays, or takes the place of another, has that one's ending; an added line has the
+    A kept line keeps its ending, a replacing line takes the replaced one's; an added line has the
     ending of the line before it.
 
     Args:
@@ -149,7 +149,7 @@ def _take_line_ends(old: str, new: str, around: str) -> str:
 
 
 def _split(text: str) -> tuple[list[str], list[str]]:
-    """Return the lines of a text, and how each ends: the last one does not."""
+    """Return the lines of a text, and the ending of each; the last line has none."""
     *whole, last = text.split(_LF)
     ends = [_CRLF if line.endswith("\r") else _LF for line in whole]
     return [*(line.removesuffix("\r") for line in whole), last], [*ends, ""]
@@ -234,16 +234,16 @@ class TextFile:
             return ""
 
     def check_writable(self) -> None:
-        """See that it may be written to."""
+        """Check that it may be written to."""
         if self._workspace.is_base(self.place):
             raise ToolError(not_a_file(self.shown, stat.S_IFDIR))
         self._workspace.check_writable(self.place)
 
     def replace(self, data: bytes, confirm: Callable[[], None] = lambda: None) -> None:
-        """Give it new content and leave all else about it as it is, see `rewrite`; or make it.
+        """Replace its content and keep its other properties, see `rewrite`; or create it.
 
-        The folders it needs are made. A failure leaves the old content, and so does what `confirm`
-        raises, which is called at the last moment.
+        Missing folders are made. A failure leaves the old content, and so does an exception from
+        `confirm`, which is called at the last moment.
         """
         self.check_writable()
         with self._translate_errors(), self._workspace.folder(self.place, create=True) as folder:
@@ -257,7 +257,7 @@ class TextFile:
                 raise ToolError(str(error).replace(str(path), self.shown)) from error
 
     def _exists(self, folder: int) -> bool:
-        """Return whether there is such a file; raise `ToolError` if it is not a writable one."""
+        """Return whether the file exists; raise `ToolError` if it is not a writable file."""
         name = self.place.name
         try:
             kind = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
@@ -304,7 +304,7 @@ def encode(text: str) -> bytes:
     """Return the bytes of a text.
 
     Raises:
-        ToolError: no file can hold it.
+        ToolError: the text cannot be encoded as UTF-8.
     """
     try:
         return text.encode()
@@ -387,7 +387,7 @@ def describe_form(file: BinaryIO, *, start: bool, end: bool) -> str:
     """Name unusual properties of a text that its lines do not show; empty if it has none.
 
     Args:
-        file: its line endings are counted, if it is not too large to be held.
+        file: its line endings are counted, unless it is too large for memory.
         start: whether its first line is shown.
         end: whether its last line is shown.
     """

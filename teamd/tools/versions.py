@@ -2,7 +2,7 @@
 
 A file tool compares and replaces under one lock, which all teammates of all teams in a workspace
 share, so that no two changes are made to the same version. A version is a digest of the content,
-so a file has the version that was read, whatever happened to it meanwhile, or it has another.
+so it tells whether a file has the content that was read, whatever happened to it meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SPARE_LINES: Final = 100
 
 
 def version_of(data: bytes) -> str:
-    """Return the version that a file with this content is."""
+    """Return the version of a file with this content."""
     return sha256(data).hexdigest()
 
 
@@ -37,7 +37,7 @@ def version_in(file: BufferedReader) -> str:
 
 
 def version_of_large(file: BinaryIO) -> str | None:
-    """Return the version of a file that is too large to be held: its state on the disk."""
+    """Return the version of a file that is too large for memory: its state on disk."""
     found = os.fstat(file.fileno())
     if found.st_size <= LARGEST_BYTES:
         return None
@@ -50,7 +50,7 @@ class Seen:
     """The part of a file that a teammate has seen: a version, and how many of its first lines.
 
     Attributes:
-        lines: `None` for all of them; 0 where only others were seen.
+        lines: `None` for all of them; 0 if only lines further down were seen.
     """
 
     version: str
@@ -123,7 +123,7 @@ class WrittenFiles:
 
     @classmethod
     def of(cls, workspace: Path, paths: TeamPaths) -> WrittenFiles:
-        """Return that of a workspace."""
+        """Return the record of a workspace."""
         name = sha256(os.fsencode(os.path.realpath(workspace))).hexdigest()[:32]
         return cls(workspaces_folder(paths) / f"{name}.written.jsonl")
 
@@ -135,7 +135,7 @@ class WrittenFiles:
             yield fd
 
     def note(self, fd: int, place: Path, version: str, by: str) -> None:
-        """Record the writer of a version before the write, so that a kill loses no name."""
+        """Record the writer of a version before the write, so that a kill cannot lose the name."""
         size = os.fstat(fd).st_size
         if size > _MOST_BYTES:
             kept = files.read_descriptor(fd, size - _MOST_BYTES // 2)
@@ -187,7 +187,7 @@ class Versions:
 
     @contextmanager
     def changing(self) -> Iterator[Changing]:
-        """Compare and replace in the block, as the only one in the workspace."""
+        """Compare and replace in the block, as the only writer in the workspace."""
         with self.written.locked() as fd:
             yield Changing(self, fd)
 
@@ -232,7 +232,7 @@ class Changing:
             )
 
     def _check_gone(self, place: Path, shown: str, seen: Seen | None) -> None:
-        """Refuse once to make a file again that another writer has removed."""
+        """Refuse, once, to recreate a file that another writer has removed."""
         if seen is None or seen == _GONE:
             return
         self.versions.seen.put(place, _GONE)

@@ -48,7 +48,7 @@ class Workspace:
         self._hidden = tuple(Path(os.path.realpath(folder)) for folder in hidden)
 
     def resolve(self, path: str) -> Path:
-        """The place that a path means, given from root or home or absolute, links followed.
+        """Return the place that a path names, from root or home or absolute; follow links.
 
         Raises:
             ToolError: it is outside the workspace and the home, or hidden.
@@ -72,10 +72,10 @@ class Workspace:
         return place
 
     def check_writable(self, place: Path) -> None:
-        """See that a resolved path may be written to.
+        """Check that a resolved path may be written to.
 
         Raises:
-            ToolError: it is, or lies in, a place that stays as it is.
+            ToolError: it is, or is inside, a place that must not be changed.
         """
         if self._is_in_home(place):
             return
@@ -85,7 +85,7 @@ class Workspace:
             raise ToolError(f"{self.shown(place)} is protected and stays as it is: {why}")
 
     def shown(self, place: Path) -> str:
-        """Return how a resolved path is called in a sentence, and in a rule of team.toml."""
+        """Return the name of a resolved path in a sentence, and in a rule of team.toml."""
         shown = str(place.relative_to(self._base(place)))
         if self._is_in_home(place):
             return "~" if shown == "." else f"~/{shown}"
@@ -118,11 +118,11 @@ class Workspace:
         """Open the folder of a resolved path, going down from the root or the home.
 
         Links are not followed: the resolved path had none, and if a command has since put one
-        there, to lead outside, the open fails.
+        there that leads outside, the open fails.
 
         Args:
             place: the path that `resolve` returned.
-            create: make the folders that are missing.
+            create: whether to make missing folders.
 
         Raises:
             OSError: a folder is missing, is not a folder, …
@@ -155,7 +155,7 @@ class Workspace:
         return self._home if self._home and self._is_in_home(place) else self.root
 
     def _is_hidden(self, place: Path) -> bool:
-        """Return whether it is a hidden folder or in one, also by another spelling of its name."""
+        """Return whether it is a hidden folder or in one, even by another spelling of its name."""
         # By number as well: where case does not count, `.TEAM` is `.team`. Only from the root
         # down: it may itself be a working copy inside the team directory.
         numbers = {_number(folder) for folder in self._hidden} - {None}
@@ -171,7 +171,7 @@ def not_a_file(shown: str, kind: int) -> str:
 
 
 def path_in(folder: int, place: Path) -> Path:
-    """A path of a resolved file that goes through its open folder, where the OS has such."""
+    """Return a path to a resolved file through its open folder, if the OS supports that."""
     if sys.platform != "linux":
         return place
     return Path(f"/proc/self/fd/{folder}") / place.name

@@ -26,8 +26,8 @@ class Transcript:
 
     Attributes:
         path: the file.
-        durable: whether `append` waits for the disk itself.
-        check: called before each write; its exception forbids the write.
+        durable: whether `append` waits until records are on disk.
+        check: called before each write; an exception from it prevents the write.
     """
 
     path: Path
@@ -43,13 +43,13 @@ class Transcript:
         Args:
             records: the records to add.
             durable: whether they, and all before them, are on disk when this returns. Otherwise the
-                next durable records, or `settle`, bring them there.
+                next durable records, or `settle`, sync them.
 
         Returns:
             Their place in the file.
 
         Raises:
-            StoreError: the file cannot be written; it is as it was when it was last on disk. If
+            StoreError: the file cannot be written; it is as it was at the last sync. If
                 earlier records were lost by that, only another process can add more: it reads the
                 file again.
         """
@@ -74,10 +74,10 @@ class Transcript:
         return range(start, start + len(encoded))
 
     def settle(self) -> None:
-        """Bring all records to the disk; a power cut cannot remove them from then on.
+        """Sync all records to disk; a power cut cannot remove them from then on.
 
         Raises:
-            StoreError: the disk failed; the file is as it was when it was last on disk.
+            StoreError: the disk failed; the file is as it was at the last sync.
         """
         if self._unsafe is not None or self._failed is not None:
             self.append_lines(b"")
@@ -125,7 +125,7 @@ def is_checkpoint(line: bytes) -> bool:
 
 
 def decode_object(found: dict[str, Any]) -> Record:
-    """Return the record that a JSON object is."""
+    """Return the record that a JSON object represents."""
     try:
         kind = _BY_NAME[found["record"]]
         values = _known(kind, found)
@@ -146,7 +146,7 @@ def decode_lines(lines: Iterable[bytes]) -> Iterator[Record]:
 
 
 def message_in(value: object) -> Message | None:
-    """Return the message that a JSON object of a transcript or inbox is, if it has a text."""
+    """Return the message in a JSON object of a transcript or inbox, if it has a text."""
     if not isinstance(value, dict) or not isinstance(value.get("content"), str):
         return None
     extra = dict(value)

@@ -1,4 +1,4 @@
-"""A reply as it comes, in `transcripts/NAME.partial`: its text, and its thinking between marks."""
+"""A streaming reply, in `transcripts/NAME.partial`: its text, and its thinking between marks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LiveText:
 
 @dataclass(slots=True)
 class LiveFile:
-    """Shows a reply while it comes; the file is never taken for the reply.
+    """Shows a reply as it streams in; the file is never used as the reply itself.
 
     The file's first line names the attempt: a reply that broke off starts over. The file is made
     with the first word, or with the request if half a reply may have been read before. It is
@@ -48,7 +48,7 @@ class LiveFile:
 
     @contextmanager
     def written(self) -> Iterator[None]:
-        """Have the file for the length of a block, in which a reply comes."""
+        """Keep the file during the block, in which a reply streams in."""
         self.remove()
         if self._half:
             self._append("")
@@ -89,7 +89,7 @@ class LiveFile:
 
 
 def compose(content: Iterable[Any]) -> str:
-    """Return the text of a whole reply as it would have come."""
+    """Return the text of a whole reply as it would have been streamed."""
     live, parts = LiveText(), []
     for block in content:
         if thinking := thinking_of(block):

@@ -1,4 +1,4 @@
-"""The records of a transcript: one class a kind, one JSON object a line.
+"""The records of a transcript: one class per kind, one JSON object per line.
 
 A record says one thing that happened. Every field has a default, so that records of earlier
 versions decode; keys that a later version adds are skipped.
@@ -22,9 +22,9 @@ _END: Final = 1000  # characters; notes are the last lines
 
 
 def find_trouble(answer: CallAnswered) -> str:
-    """Return what became of a command that did not end well, such as `exit status 1`, or nothing.
+    """Return how a command failed, such as `exit status 1`; empty if it ended well.
 
-    Its call has succeeded: the model was told. The page has the same in `member.js`.
+    The call itself succeeded: the model was told. `member.js` does the same for the page.
     """
     found = _NOTED.search(answer.content[-_END:])
     return found[1] if found else ""
@@ -69,7 +69,7 @@ class _Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown(_Record):
-    """A record of a later version, or a damaged one; it only counts."""
+    """A record of a later version, or a damaged one; only its existence matters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +84,8 @@ class Opened(_Record):
         model: the model that the role asks for; `None` for the team's.
         effort: the effort that the role asks for; `None` for the team's.
         tools: the workspace tools that it may use; `None` for all.
-        dropped: tools of any kind that it goes without.
-        plan: whether it works by plan; `None` if the record does not tell.
+        dropped: tools of any kind that it lacks.
+        plan: whether it works by plan; `None` if the record does not say.
         spawned_by: the address of a lead in another team that it reports to.
     """
 
@@ -147,7 +147,7 @@ class NewsAdded(_Record):
     """An event outside the conversation was told to the model; `about` names the event.
 
     Attributes:
-        instructions: whether the text has the instructions that hold from now on.
+        instructions: whether the text has the instructions that apply from now on.
     """
 
     kind: ClassVar[str] = "news"
@@ -217,7 +217,7 @@ class CallAnswered(_Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultsCleared(_Record):
-    """Long results of the calls of early replies, up to one, left the context."""
+    """Long results of calls, up to those of a given reply, were removed from the context."""
 
     kind: ClassVar[str] = "cleared"
     through: int = 0
@@ -228,7 +228,7 @@ class MessageRepaired(_Record):
     """A part of the context that the server refused was replaced.
 
     Attributes:
-        reply: the number of the reply that the message came before or is; 0: none came since.
+        reply: the number of the reply that the message is or precedes; 0 if none has followed.
         role: of the message.
         block: the index of the block in it; `None` for all of them.
         thinking: whether only thinking was removed.
@@ -248,7 +248,7 @@ class Summarised(_Record):
     """A summary took the place of everything in the context.
 
     Attributes:
-        text: the model's; empty if it wrote none.
+        text: the model's summary; empty if it wrote none.
         restated: the program's additions.
         skipped: how many exchanges the model did not see when it wrote it.
         usage: `None` if the summary did not come from a reply.
@@ -279,7 +279,7 @@ class TurnEnded(_Record):
     Attributes:
         outcome: in a word.
         text: its last words, or why it is paused.
-        about: names the trouble that it is paused about; `None` where `text` does.
+        about: names the problem that paused it; `None` if `text` does.
         notice: a line that the lead is owed until `NoticeSent`.
     """
 
@@ -337,7 +337,7 @@ def mail_in(record: Record | None) -> tuple[Message, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON knows in the place of a value that it does not know."""
+    """Return a value that JSON can express in place of one that it cannot."""
     match value:
         case Message():
             return value.to_json()

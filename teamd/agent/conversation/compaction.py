@@ -47,7 +47,7 @@ _FULL: Final = (
 
 
 async def ask_nobody(_model: str) -> ModelFacts:
-    """Return the facts of a model whose server is not asked."""
+    """Return the facts about a model whose server is not asked."""
     return UNKNOWN
 
 
@@ -104,7 +104,7 @@ class Compaction:
 
     @property
     def granted(self) -> ToolAccess:
-        """The tools that the conversation has had from its beginning."""
+        """The tools that the conversation has had since it began."""
         opened = self.conversation.opened
         return ToolAccess(workspace=opened.tools, dropped=opened.dropped)
 
@@ -152,7 +152,7 @@ class Compaction:
         raise UnusableError(f"{refused}; {hint}") from refused
 
     async def _reply_repaired(self) -> Reply:
-        """Ask; a message that the server refuses is replaced, and in the end all of them are."""
+        """Ask; replace a message that the server refuses, and as a last resort all messages."""
         for _ in range(_REPAIRS):
             try:
                 return await self._request(self._ask())
@@ -162,7 +162,7 @@ class Compaction:
         return await self._request(self._ask())
 
     async def _request(self, ask: Ask) -> Reply:
-        """Ask once; the reply says the frame of the request, for its record."""
+        """Ask once; the reply carries the frame of the request, for its record."""
         return replace(await self.model.reply(ask), frame=ask.frame)
 
     def _repair(self, refused: RefusedMessageError) -> None:
@@ -207,10 +207,10 @@ class Compaction:
         return replace(ask, messages=messages, frame=frame, most_input_tokens=known)
 
     async def _make_room(self) -> bool:
-        """Clear or summarise where the context is filling up, or the last reply has filled it.
+        """Clear or summarise if the context is filling up, or the last reply has filled it.
 
         Returns:
-            Whether it took a request.
+            Whether that needed a request to the model.
         """
         conversation = self.conversation
         if conversation.stop_reason == CONTEXT_FULL:
@@ -230,7 +230,7 @@ class Compaction:
         return True
 
     async def _answer_full(self) -> None:
-        """Summarise after a reply that filled the context to its end."""
+        """Summarise after a reply that filled the context completely."""
         self._fills += 1
         if self._fills > _FILLS:
             self._fills = 0  # the next mail is another try
@@ -240,7 +240,7 @@ class Compaction:
         await self._summarise()
 
     async def _shorten(self) -> AsyncGenerator[None]:
-        """Clear, then summarise, then leave out ever more; yield after each step."""
+        """Clear, then summarise, then leave out more and more; yield after each step."""
         if self.conversation.clear(kept=_KEPT, least_bytes=1):
             yield
         if self.conversation.context.length:
@@ -251,7 +251,7 @@ class Compaction:
             yield
 
     async def _summarise(self) -> None:
-        """Have the model summarise the conversation, or as much of it as it takes."""
+        """Have the model summarise the conversation, or as much of it as the model accepts."""
         context, texts, skipped, failed = self.conversation.context, True, 0, 0
         while skipped < context.length and failed < _ATTEMPTS:
             try:
@@ -285,11 +285,11 @@ class Compaction:
         return restate(who, self.open_work, items, limit_bytes=self._limit_bytes(step))
 
     def _limit_bytes(self, step: int) -> int:
-        """Return how much is kept word for word: at first about a quarter of the context."""
+        """Return how many bytes are kept word for word: at first about a quarter of the context."""
         return self.context_tokens >> step
 
     def _show_less(self, skipped: int, *, texts: bool) -> tuple[bool, int]:
-        """Return what to show of a conversation of which so much was too long to be summarised."""
+        """Return `texts` and `skipped` for a shorter attempt, after these were too long."""
         if texts:  # texts after the last reply are kept beside the summary
             return False, skipped
         length = self.conversation.context.length
@@ -299,6 +299,6 @@ class Compaction:
         return False, skipped
 
     def _learn(self, limit_tokens: int | None) -> None:
-        """Believe the server about its model, so that it need not refuse the next time."""
+        """Remember the limit that the server named, so that it need not refuse the next request."""
         if limit_tokens is not None and _PLAUSIBLE <= limit_tokens < self.context_tokens:
             self._refused_above = limit_tokens

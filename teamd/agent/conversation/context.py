@@ -1,4 +1,4 @@
-"""The context of a model: the exchanges that it sees of a conversation, and their size.
+"""The context of a model: the exchanges of a conversation that it sees, and their size.
 
 The token count that a server reports bounds the next request. A reply's record holds its usage
 and the frame of its request: a digest of server, model, system prompt and tools, which are not in
@@ -27,7 +27,7 @@ class _Exchange:
     """One exchange: the input of the model, tool results first, and its answer.
 
     Attributes:
-        number: the reply's.
+        number: the number of the reply.
         told: the input; empty if the turn continued without any.
         frame: identifies the request apart from its messages, see `frame_of`; empty if unknown.
         notes: the indexes in `told` of teamd's own notes.
@@ -43,7 +43,7 @@ class _Exchange:
         """Return the messages as the Messages API takes them.
 
         Args:
-            thinking: whether with the thinking blocks.
+            thinking: whether to include the thinking blocks.
             system: whether notes have the role `system`.
         """
         said = [one for one in self.said if thinking or one["type"] not in THINKING]
@@ -59,11 +59,11 @@ class _Exchange:
 
 @dataclass(slots=True)
 class Context:
-    """The messages of one conversation, as its records make them.
+    """The messages of one conversation, as derived from its records.
 
     Attributes:
         calls: the tool calls of the last reply.
-        bytes: their approximate size in a request.
+        bytes: the approximate size of the messages in a request.
         measured: the tokens of the last request and its reply, as the server has counted them; 0
             if it does not count.
     """
@@ -87,16 +87,16 @@ class Context:
 
     @property
     def pending(self) -> list[Block]:
-        """The blocks behind the last reply: results first, as the API wants them."""
+        """The blocks after the last reply: results first, as the API requires."""
         return [*self._results.values(), *self._texts]
 
     @property
     def _pending_notes(self) -> list[int]:
-        """The places in `pending` of what teamd itself told."""
+        """The indexes in `pending` of teamd's own notes."""
         return [len(self._results) + place for place in self._notes]
 
     def measure(self, tokens: int, frame: str) -> None:
-        """Record the tokens that a server counted of the present messages, in this frame."""
+        """Record how many tokens a server counted for the present messages, in this frame."""
         self.measured = tokens
         self._measured_bytes = self.bytes
         self._measured_frame = frame if tokens else ""
@@ -113,10 +113,10 @@ class Context:
         return max(self.measured + (self.bytes - self._measured_bytes) // BYTES_PER_TOKEN, 0)
 
     def most_tokens(self, messages: list[ChatMessage], frame: str, *, system: bool) -> int | None:
-        """Return the most tokens that a request with these messages can have.
+        """Return the maximum number of tokens that a request with these messages can have.
 
-        The last count of the server includes everything up to the last reply. What came later, or
-        in place of something counted, counts by its bytes, since no token is shorter. `None` where
+        The server's last count includes everything up to the last reply. Text that came later, or
+        replaced counted text, counts by its bytes, since no token is shorter than a byte. `None` if
         this frame was not counted.
         """
         if not frame or frame != self._measured_frame:
@@ -125,13 +125,13 @@ class Context:
         return self.measured + self._replaced_bytes + size_of(messages[counted:])
 
     def add_text(self, text: str, *, note: bool = False) -> None:
-        """Add a text of the user's, or a note of teamd's own."""
+        """Add a text from the user, or one of teamd's own notes."""
         if note:
             self._notes.append(len(self._texts))
         self._texts.append(self._weighed({"type": "text", "text": text}))
 
     def add_result(self, call: str, text: str, *, is_error: bool) -> None:
-        """Add the result of a call of the last reply; no other has a place, and each has one."""
+        """Add the result of a call of the last reply; ignore other calls, and a second result."""
         if call in self._results or all(block["id"] != call for block in self.calls):
             return
         content = [{"type": "text", "text": text}]
@@ -143,7 +143,7 @@ class Context:
         """Add a reply of the model.
 
         Args:
-            number: of the reply; numbers grow.
+            number: the number of the reply; numbers increase.
             content: the blocks of the reply.
             frame: of its request, see `frame_of`.
         """
@@ -163,7 +163,7 @@ class Context:
         return {block["id"] for block in said if block["type"] == "tool_use"}
 
     def restart(self, text: str) -> None:
-        """Have nothing but this text, as the user's, instead of all there is."""
+        """Replace everything by this text, as a message from the user."""
         self.calls, self._exchanges, self._results = [], [], {}
         self._texts, self._notes = [], []
         self.bytes = 0
@@ -195,7 +195,7 @@ class Context:
         ]
 
     def _count_unbound(self, frame: str | None) -> int:
-        """Count the exchanges up to the last one whose thinking does not hold in this frame."""
+        """Count the exchanges up to the last one whose thinking is not valid in this frame."""
         if frame is None:
             return 0
         others = (at for at in range(self.length, 0, -1) if self._exchanges[at - 1].frame != frame)
@@ -232,7 +232,7 @@ class Context:
         return _messages([first, *kept[1:]], told, thinking=False)
 
     def find_clearable(self, *, kept: int) -> tuple[int, int]:
-        """Return up to which reply results would be cleared, and how many bytes that would save.
+        """Return the last reply whose results would be cleared, and the bytes that this would save.
 
         Args:
             kept: how many of the last exchanges keep their results.
@@ -241,9 +241,9 @@ class Context:
         return through, sum(saved for *_, saved in self._clearings(through))
 
     def clear(self, through: int) -> None:
-        """Replace every long result of the replies up to that number by a short text.
+        """Replace every long result of the replies up to this number by a short text.
 
-        Thinking behind the first replaced result is bound to its old text, and is removed as well.
+        Thinking after the first replaced result is bound to its old text, and is removed as well.
         """
         first = None
         for at, block, text, saved in list(self._clearings(through)):
@@ -328,7 +328,7 @@ class Context:
 
 
 def frame_of(ask: Ask, server: str) -> str:
-    """Return a digest of all of a request but its messages, and of the server that counts it."""
+    """Return a digest of a request without its messages, and of the server that counts it."""
     role = ("system",) if ask.system_notes else ()
     return digest_of(server, ask.model, ask.system, *role, tools=ask.tools)[:32]
 
@@ -336,7 +336,7 @@ def frame_of(ask: Ask, server: str) -> str:
 def _tell(told: list[Block], notes: list[int], *, system: bool) -> list[ChatMessage]:
     """Return the messages before a reply.
 
-    The API takes a system message only behind one of the user. Source: its documentation,
+    The API accepts a system message only after a user message. Source: its documentation,
     "Mid-conversation system messages".
     """
     users = [block for place, block in enumerate(told) if place not in notes]
@@ -359,7 +359,7 @@ def _replace_block(block: Block) -> None:
 
 
 def _as_text(block: Block) -> Block:
-    """Return the result of a call that is gone as a text."""
+    """Return, as a text, the result of a call that is no longer in the context."""
     return block["content"][0] if block["type"] == "tool_result" else block
 
 

@@ -33,7 +33,7 @@ _TIMES: Final = (
 
 
 class Conversation(ConversationState):
-    """The one conversation of one teammate; its state is read from the transcript at first."""
+    """The one conversation of one teammate; its state is initially read from the transcript."""
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
@@ -49,7 +49,7 @@ class Conversation(ConversationState):
         self.record(replace(opened, nonce=nonce, secret=secret), durable=False)
 
     def deliver(self, messages: Iterable[Message], **facts: Any) -> None:
-        """Put mail into it, for `settle` to bring to the disk.
+        """Put mail into it; `settle` syncs it to disk.
 
         Args:
             messages: the mail.
@@ -59,12 +59,12 @@ class Conversation(ConversationState):
         self.record(record, durable=False)
 
     def add_reply(self, reply: Reply) -> None:
-        """Put a whole reply of the model into it, for `settle` to bring to the disk."""
+        """Put a whole reply of the model into it; `settle` syncs it to disk."""
         content = _with_own_ids(reply.content, self.context.call_ids())
         self.record(records.Replied(content=content, **_facts(reply)), durable=False)
 
     def begin_call(self, call: Block, *, durable: bool = True) -> None:
-        """Note that a tool call of the last reply is begun, see `record`."""
+        """Record that a tool call of the last reply has begun, see `record`."""
         if call["id"] not in self.begun:
             self.record(records.CallStarted(tool_use_id=call["id"]), durable=durable)
         elif durable:
@@ -73,14 +73,14 @@ class Conversation(ConversationState):
     def key_of(self, call: Block) -> str:
         """Return a name for this very call of the last reply.
 
-        It is the same when the call is repeated after a crash, and no other call's: servers give
+        It is the same when the call is repeated after a crash, but otherwise unique: servers give
         the same call id twice.
         """
         index = [block["id"] for block in self.context.calls].index(call["id"])
         return f"{self.opened.nonce}-{self._reply_number}-{index}"
 
     def add_result(self, call: Block, result: Result) -> None:
-        """Answer one tool call of the last reply, for `settle` to bring to the disk."""
+        """Answer one tool call of the last reply; `settle` syncs it to disk."""
         text, is_error = result.text, result.is_error
         answered = records.CallAnswered(tool_use_id=call["id"], content=text, is_error=is_error)
         self.record(answered, durable=False)
@@ -92,7 +92,7 @@ class Conversation(ConversationState):
     def end_turn(
         self, outcome: str, text: str, *, notice: str = "", about: str | None = None
     ) -> None:
-        """Note how a turn ended, see `TurnEnded`."""
+        """Record how a turn ended, see `TurnEnded`."""
         self.record(records.TurnEnded(outcome=outcome, text=text, about=about, notice=notice))
 
     def clear(self, *, kept: int, least_bytes: int) -> bool:
@@ -134,15 +134,15 @@ class Conversation(ConversationState):
         self.record(records.Summarised(text=text, restated=restated, skipped=skipped, **facts))
 
     def add_failed_summary(self, reply: Reply) -> None:
-        """Record the cost of a reply that failed to be a summary."""
+        """Record the cost of a reply that was unusable as a summary."""
         self.record(records.SummaryFailed(content=reply.content, **_facts(reply)))
 
     def record(self, record: records.Record, *, durable: bool = True) -> None:
-        """Write a record down, then apply it.
+        """Write a record, then apply it.
 
         Args:
-            record: whatever has happened.
-            durable: on disk when this returns, with all before it; otherwise with `settle`.
+            record: the event to record.
+            durable: whether all records so far are on disk when this returns; else see `settle`.
         """
         line = replace(record, time=time.time()).encode()
         there = self._transcript.append_lines(line, durable=durable)
@@ -155,7 +155,7 @@ class Conversation(ConversationState):
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Write the state down, so that the next process need not read the records above.
+        """Write the state, so that the next process need not read the earlier records.
 
         It is synced with the next record. A process that does not find it reads more records.
         """
@@ -164,7 +164,7 @@ class Conversation(ConversationState):
             self.apply(records.Checkpoint())
 
     def settle(self) -> None:
-        """Bring all records to the disk.
+        """Sync all records to disk.
 
         Call it before an action that others can see: the records of its cause must survive a power
         cut. A sync takes as long for three records as for one.
@@ -199,7 +199,7 @@ _FIELDS: Final = tuple(one.name for one in fields(ConversationState))
 
 
 def make_checkpoint(state: ConversationState) -> Checkpoint:
-    """Return the checkpoint of a state as it is now, and will be behind it."""
+    """Return the checkpoint of a state; the checkpoint counts itself as a record."""
     facts = {name: msgspec.to_builtins(getattr(state, name)) for name in _FIELDS}
     facts["_length"] += 1  # the checkpoint itself
     return Checkpoint(format=FORMAT, state=facts, time=time.time())

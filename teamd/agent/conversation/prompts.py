@@ -1,4 +1,4 @@
-"""The texts that a model reads besides those of other people."""
+"""The texts that teamd itself writes for a model, and the forms in which it shows mail."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ CLOSED = (
 
 
 def render_hold(name: str, wakes: int) -> str:
-    """Return why mail of teammates waits, as a sentence for the lead."""
+    """Return why mail from teammates waits, as a sentence for the lead."""
     return _HELD.format(name=name, wakes=wakes)
 
 
@@ -249,7 +249,7 @@ class OpenItem:
 
     @property
     def texts(self) -> list[str]:
-        """The texts in it, each of which may be cut."""
+        """The texts in the item, each of which may be cut."""
         return [self.note] if self.note else [mail.content for mail in self.messages]
 
 
@@ -286,7 +286,7 @@ def render_summary(text: str, restated: str) -> str:
 
 
 def render_cleared(tool: str, size: int) -> str:
-    """Return the text that replaces a tool's old output of so many bytes."""
+    """Return the text that replaces a tool's old output of this many bytes."""
     amount = f"{size} bytes" if size < _THOUSAND else f"{round(size / _THOUSAND)} kB"
     return f"[cleared: {amount} of output of {tool}; run it again if you need it]"
 
@@ -302,7 +302,7 @@ def clip_text(text: str, limit_bytes: int) -> str:
 
 
 def _share(sizes: Sequence[int], limit: int) -> int:
-    """Return the size to cut the longest to, so that all of them together keep to the limit."""
+    """Return the size to which to cut the longest texts, so that all together fit the limit."""
     rest, left = limit, len(sizes)
     for size in sorted(sizes):
         if size * left > rest:

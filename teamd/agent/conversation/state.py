@@ -43,7 +43,7 @@ class Talk:
     _sent: list[_Sent] = field(default_factory=list)
 
     def end(self) -> None:
-        """Reset: the teammate has done other work than talk."""
+        """Reset: the teammate has done work other than talk."""
         self.wakes = 0
         self.told = set()
         self._is_talk = False
@@ -54,7 +54,7 @@ class Talk:
             self.end()
 
     def act(self, tools: Iterable[str]) -> None:
-        """Take the tools into account that a reply calls."""
+        """Take into account the tools that a reply calls."""
         if not MAIL_TOOLS.issuperset(tools):
             self.end()
 
@@ -105,8 +105,8 @@ class ConversationState:
 
     Attributes:
         opened: the record that began it.
-        owes_reply: whether the model is to be asked: it has not answered some input.
-        unfollowed: whether the last reply has calls or a cut-off end that are not handled yet.
+        owes_reply: whether the model must be asked, since it has not answered some input.
+        unfollowed: whether the last reply has calls, or was cut off, and is not handled yet.
         stop_reason: why the last reply ended.
         said: the text of the last reply.
         paused_about: the reason of the last pause, if no reply came since; the lead knows it.
@@ -121,8 +121,8 @@ class ConversationState:
         summary: the text of the last summary, if any.
         context: the input of the model; others only read it.
         task: names the current task; another task has another name.
-        resting: whether no reply has come since the last turn ended, or ever.
-        paused: whether that turn did not end but waits for a person.
+        resting: whether no reply has come since the last turn ended, or none at all.
+        paused: whether that turn is not over but waits for a person.
         new_mail: the mail since then.
         shutdown_requests: the ids of those that it has read, whether they are real or forged.
         closed_requests: those that the model knows to be closed.
@@ -218,7 +218,7 @@ class ConversationState:
         """Return whether this message was in one of the records.
 
         The same id from the same sender with the same words is the same message: the id alone
-        may have been given twice by a foreign program, and nothing of it may be lost.
+        may have been used twice by a foreign program, and neither message may be lost.
         """
         return _gist(message) in self._seen
 
@@ -324,7 +324,7 @@ class ConversationState:
             self._owe(prompts.MAIL_HELD, to=sender)
 
     def _owe(self, text: str, *, to: str = "") -> None:
-        """Remember a line that is to be sent, under an id that no other has."""
+        """Remember a line that is to be sent, under a unique id."""
         if text:
             key = "-".join((self.opened.nonce, str(self._length), "notice", *filter(None, [to])))
             self.unsent[key] = OwedLine(text, to)
@@ -338,16 +338,16 @@ class ConversationState:
 
 
 def _gist(message: Message) -> str:
-    """Return a digest that tells a message from others; a transcript of years holds many."""
+    """Return a short digest that identifies a message, since years of a transcript hold many."""
     told = _gist_encoder.encode([message.id, message.sender, message.content])
     return hashlib.sha256(told.encode(errors="replace")).hexdigest()[:16]
 
 
 def _returnable(content: list[Block]) -> list[Block]:
-    """Return the blocks that the API takes back.
+    """Return the blocks that the API accepts back.
 
     Blank text, thinking without a signature and blocks of unknown types are shown, and not sent
-    back. Thinking behind such a block in the same reply is bound to it, and not sent back either.
+    back. Thinking after such a block in the same reply is bound to it, and not sent back either.
     """
     kept: list[Block] = []
     whole = True
