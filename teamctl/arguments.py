@@ -146,10 +146,11 @@ def _completing(find: Callable[[TeamPaths], Iterable[str]]) -> Complete:
     def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:  # noqa: ARG001 -- click's
         options = context.find_root().params
         try:
-            found = list(find(find_team.existing(options.get("team_dir"), options.get("team"))))
+            found = find(find_team.existing(options.get("team_dir"), options.get("team")))
+            names = list(dict.fromkeys(found))  # a lead agent is a member, too
         except TeamError:
             return []  # pressing Tab must not print errors
-        return [name for name in found if name.lower().startswith(begun.lower())]
+        return [name for name in names if name.lower().startswith(begun.lower())]
 
     return complete
 

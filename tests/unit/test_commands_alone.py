@@ -141,3 +141,12 @@ def test_with_json_a_warning_is_json(paths: TeamPaths) -> None:
     done = call(paths, "send", "bob", "Go.", "--json")
     assert json.loads(done.out)["to"] == "bob"
     assert json.loads(done.err)["warning"].startswith("no teamd runs, so the message waits; ")
+
+
+def test_a_lead_agent_is_completed_once(paths: TeamPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    enrol(paths, lead=Status.IDLE, leo=Status.IDLE)
+    monkeypatch.setenv("TEAMD_DIR", str(paths.root))
+    monkeypatch.setenv("_TEAMCTL_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "teamctl send le")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert call(None).out.split() == ["plain,lead", "plain,leo"]
