@@ -28,7 +28,9 @@ _SHOWN: Final = 50  # entries, on a terminal
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=arguments.teammates)
-@click.option("--all", "everybody", is_flag=True, help="Show all teammates together.")
+@click.option(
+    "--all", "everything", is_flag=True, help="All teammates together; of NAME, all its entries."
+)
 @click.option("--follow", "-f", is_flag=True, help="Keep showing new entries.")
 @click.option(
     "--last", "-n", type=IntRange(min=0),
@@ -44,7 +46,7 @@ def command(
     choice: TeamOptions,
     names: tuple[str, ...],
     *,
-    everybody: bool,
+    everything: bool,
     follow: bool,
     last: int | None,
     since: str | None,
@@ -56,17 +58,18 @@ def command(
     Several conversations, or --all of them, are shown together by time. A reply and its tool
     calls are one entry.
     """
-    if bool(names) == everybody:
+    if not (names or everything):
         raise click.UsageError("give the name of a teammate, several, or --all")
     paths = choice.existing()
-    if last is None and since is None and not as_json and sys.stdout.isatty():
+    bounded = last is not None or since is not None or (names and everything)
+    if not bounded and not as_json and sys.stdout.isatty():
         last = _SHOWN
     whose = _choose(paths, names)
     found = Transcripts(paths, whose, last, None if since is None else parse_when(since))
     if not found.open() and not follow:
         none = f"{whose()[0]} has no" if len(names) == 1 else "none of them has a"
         raise TeamError(f"{none} conversation yet")
-    if everybody or LEAD in whose():
+    if LEAD in whose() or not names:
         paths.note_seen()
     if as_json:
         _print_json(found, paths, alone=len(names) == 1, follow=follow)
@@ -94,7 +97,7 @@ def _print(
 ) -> None:
     view = TranscriptView(Layout.of_output(), full=full, live=follow)
     if found.cut and sys.stdout.isatty():
-        click.echo(terminal.style("… -n shows more, and a pipe gets all", dim=True))
+        click.echo(terminal.style("… -n shows more, and --all or a pipe gets all", dim=True))
     if not follow:
         _show(view, found.first())
         _echo(view.finish())

@@ -85,6 +85,13 @@ class Stream(io.TextIOWrapper):
         return written.getvalue().decode()
 
 
+class TerminalStream(Stream):
+    """The same as a terminal; its width is that of `COLUMNS`, or 80."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def call(paths: TeamPaths | None, *argv: str, out: Stream | None = None) -> Called:
     """Run a command for a team, or without a team for the current folder."""
     which = [] if paths is None else ["--team-dir", str(paths.root)]

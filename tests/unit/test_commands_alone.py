@@ -18,7 +18,9 @@ from teamd.process_id import Identity
 from teamd.settings.trust import TrustStore
 from teamd.team.roster import Roster
 from teamd.team.states import Status
-from tests.unit.life import call, enrol
+from teamd.transcript.file import Transcript
+from teamd.transcript.records import Replied
+from tests.unit.life import TerminalStream, call, enrol
 
 
 @pytest.fixture
@@ -150,3 +152,19 @@ def test_a_lead_agent_is_completed_once(paths: TeamPaths, monkeypatch: pytest.Mo
     monkeypatch.setenv("COMP_WORDS", "teamctl send le")
     monkeypatch.setenv("COMP_CWORD", "2")
     assert call(None).out.split() == ["plain,lead", "plain,leo"]
+
+
+def test_all_entries_of_one_teammate_are_shown_on_a_terminal(paths: TeamPaths) -> None:
+    enrol(paths, alice=Status.IDLE, bob=Status.IDLE)
+    for name in ("alice", "bob"):
+        transcript = Transcript(paths.transcript(name), durable=False)
+        for number in range(60):
+            text = [{"type": "text", "text": f"{name} {number}."}]
+            transcript.append(Replied(content=text, time=float(number)))
+    last = call(paths, "transcript", "alice", out=TerminalStream()).out
+    assert "alice 10." in last
+    assert "alice 9." not in last
+    done = call(paths, "transcript", "--all", "alice", out=TerminalStream())
+    assert done.status == 0
+    assert "alice 0." in done.out
+    assert "bob" not in done.out
