@@ -124,6 +124,7 @@ def fit_lines(
         line = Text(no_wrap=True, overflow="ellipsis")
         for (text, style), (heading, wide) in zip(row, fitted.items(), strict=True):
             line.append(" " * GAP if line else "").append(padded(text, heading, wide), style)
+        line.rstrip()
         made.append(line)
     return made
 

@@ -48,7 +48,12 @@ def drawn(headings: Sequence[str], row: Sequence[str], shape: Shape, width: int)
     out = io.StringIO()
     table = FittedTable(headings, [[(text, "") for text in row]], headings[:1], shape)
     Console(file=out, width=width).print(table)
-    return [line.rstrip() for line in out.getvalue().splitlines()]
+    return out.getvalue().splitlines()
+
+
+def test_no_line_ends_with_padding() -> None:
+    for line in drawn(("N", "WORDS"), ("1", "two"), Shape(), 80):
+        assert line == line.rstrip()
 
 
 _TASK: Final = {
