@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import click
-
 from teamctl.arguments import COPY_SECONDS, REQUEST_SECONDS, not_empty, without_secrets
 from teamctl.mail.router import other_hosts, team_post, team_queue
 from teamctl.render import output
@@ -368,4 +366,4 @@ def ensure_running(choice: TeamOptions, *, no_start: bool) -> TeamPaths:
 
 
 def _say(text: str) -> None:
-    click.echo(terminal.plain(f"teamctl: {text}"), err=True)
+    terminal.echo(f"teamctl: {text}", err=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from teamd import control, secret_environment
-from teamd.command_line import documents
+from teamd.command_line import documents, terminal
 from teamd.command_line.options import (
     IntRange,
     Seconds,
@@ -23,7 +23,6 @@ from teamd.command_line.options import (
     version_option,
 )
 from teamd.command_line.run import TeamOptions, run
-from teamd.command_line.terminal import plain
 from teamd.errors import DeadlinePassed, ExitCode, NoTeamd, TeamError
 from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
@@ -159,7 +158,7 @@ def status(choice: TeamOptions, as_json: bool) -> int:  # noqa: FBT001 -- click'
         lines += [line for notice in notices for line in notice.lines]
         lines += [f"sandbox: {seen.team.sandbox}"] * (pid is not None)
         lines += filter(None, [seen.untrusted_sentence])
-        click.echo(plain("\n".join(lines)))
+        terminal.echo("\n".join(lines))
     return ExitCode.NO_TEAMD if pid is None else ExitCode.DONE
 
 
@@ -215,7 +214,7 @@ def _start_in_background(choice: TeamOptions, team: TeamPaths, *, as_json: bool)
         documents.print_either(team.add_team_option(said), facts, as_json=as_json)
         _warn_of_sandbox(team)
         for warning in git:
-            click.echo(plain(f"teamd: {warning}"), err=True)
+            terminal.echo(f"teamd: {warning}", err=True)
         for named in models:
             named.warn()
     return code
@@ -251,7 +250,7 @@ class _Models:
 
         self._wait()
         for sentence in warn_of_retirements(self._team, self._server, self._names):
-            click.echo(plain(f"teamd: {sentence}"), err=True)
+            terminal.echo(f"teamd: {sentence}", err=True)
 
 
 def _explain_git(settings: Settings) -> list[str]:
@@ -266,12 +265,12 @@ def _warn_of_sandbox(team: TeamPaths) -> None:
     """Warn if the commands of agents run without a sandbox."""
     sandbox = Roster(team).read().sandbox
     if not sandbox.startswith(SANDBOXED):
-        click.echo(plain(f"teamd: sandbox {sandbox}"), err=True)
+        terminal.echo(f"teamd: sandbox {sandbox}", err=True)
 
 
 def _print_waiting(waiting: str) -> None:
     if waiting:
-        click.echo(plain(f"teamd: {waiting}"), err=True)
+        terminal.echo(f"teamd: {waiting}", err=True)
 
 
 def _stop(team: TeamPaths, seconds: float) -> str:

@@ -125,12 +125,13 @@ def _list(*, as_json: bool) -> None:
 
 
 def _show(name: str, text: str, *, as_json: bool, markdown: bool) -> None:
-    styled = markdown and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
-    if styled and not as_json:
+    if as_json:
+        output.print_json({"name": name, "text": text})
+    elif markdown and sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
         width = min(get_terminal_size().columns, WIDEST)
         click.echo_via_pager(render_markdown(text, width))
     else:
-        output.print_either(text.rstrip("\n"), {"name": name, "text": text}, as_json=as_json)
+        click.echo(text.rstrip("\n"))
 
 
 def _group(context: click.Context) -> click.Group:

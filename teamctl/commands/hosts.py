@@ -87,7 +87,7 @@ def init(
             raise click.UsageError("--renew goes with --address and --drop-address alone")
         broker, record = founding.renew(choice, addresses=addresses, without=without)
         names = ", ".join(record.addresses)
-        click.echo(plain(f"the broker has a new certificate, for {names}"))
+        terminal.echo(f"the broker has a new certificate, for {names}")
         _tell_reload(broker, record)
         return
     if without:
@@ -106,13 +106,13 @@ def join(choice: TeamOptions, file: str) -> None:
     It writes this host's keys, and [hosts] in team.toml. If there is no team, it creates one.
     """
     joined = load("joining").join(choice, Path(file))
-    click.echo(plain(f"this host is {joined.token.name} of the team {joined.token.team} now"))
+    terminal.echo(f"this host is {joined.token.name} of the team {joined.token.team} now")
     for line in joined.troubles:
-        click.echo(plain(f"warning: {line}"), err=True)
+        terminal.echo(f"warning: {line}", err=True)
     if not joined.trusted:
         click.echo("next: `teamctl trust`, since more in team.toml waits for it")
     click.echo("next: `teamd start`, or `teamd reload` where it runs")
-    click.echo(plain(f"then delete {file}: who has it can act as {joined.token.name}"))
+    terminal.echo(f"then delete {file}: who has it can act as {joined.token.name}")
 
 
 @command.command()
@@ -140,9 +140,9 @@ def remove(choice: TeamOptions, name: str) -> None:
         try:  # finish a removal that was interrupted
             _reload(error.broker, error.record)
         except TeamError as trouble:
-            click.echo(plain(f"warning: {trouble}"), err=True)
+            terminal.echo(f"warning: {trouble}", err=True)
         raise
-    click.echo(plain(f"{removed.host} no longer belongs to the team"))
+    terminal.echo(f"{removed.host} no longer belongs to the team")
     _tell_reload(removed.broker, removed.record)
 
 
@@ -156,7 +156,7 @@ def forget(choice: TeamOptions, name: str) -> None:
     you run `teamctl hosts forget` there. A new host of that name starts fresh.
     """
     forgotten = forget_host(choice, name)
-    click.echo(plain(f"{forgotten.host} is forgotten"))
+    terminal.echo(f"{forgotten.host} is forgotten")
     if forgotten.dropped is None:
         click.echo("what waited for it could not be read, and is dropped")
     elif forgotten.dropped:
@@ -195,7 +195,7 @@ def _tell_steps(made: Founded) -> None:
     if not made.trusted:
         lines.append("then `teamctl trust`, since more in team.toml waits for it")
     lines.append("then `teamd start`, or `teamd reload` where it runs")
-    click.echo(plain("\n".join(lines)))
+    terminal.echo("\n".join(lines))
     _tell_tokens(made.tokens)
 
 
@@ -205,7 +205,7 @@ def _tell_tokens(tokens: dict[str, Path]) -> None:
         click.echo("`teamctl hosts add NAME` writes the file with which another host joins")
         return
     for host, file in tokens.items():
-        click.echo(plain(f"carry {file} to {host}, by scp or so"))
+        terminal.echo(f"carry {file} to {host}, by scp or so")
     click.echo("there: `teamctl hosts join FILE`")
     click.echo("delete the file in both places then: who has it can act as that host")
 

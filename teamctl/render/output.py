@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -39,7 +40,8 @@ def warn(text: str) -> None:
     if documents.json_is_asked():
         documents.print_warning(text)
         return
-    click.echo(terminal.style("warning: ", fg="yellow") + plain(text), err=True)
+    said = terminal.fit(f"warning: {text}", sys.stderr).removeprefix("warning: ")
+    click.echo(terminal.style("warning: ", fg="yellow") + said, err=True)
 
 
 class MailFormat(Enum):
@@ -92,8 +94,7 @@ def show_message(message: Message, note: Note = Note()) -> None:  # noqa: B008 -
     click.echo(heading)
     if note.line:
         click.echo(f"  {terminal.style(plain(note.line), bold=True)}")
-    for line in plain(message.content).splitlines() or [""]:
-        click.echo(f"  {line}")
+    terminal.echo(message.content, indent="  ")
 
 
 def kind_of(message: Message) -> str:

@@ -47,7 +47,7 @@ def print_either(text: str, document: Any, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:
-        click.echo(terminal.plain(text))
+        terminal.echo(text)
 
 
 def print_error(sentence: str) -> None:

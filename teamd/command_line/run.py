@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
-from teamd.command_line import documents
+from teamd.command_line import documents, terminal
 from teamd.command_line.terminal import plain
 from teamd.errors import ExitCode, SettingsError, TeamError, explain_limit
 from teamd.files import find_team
@@ -244,4 +244,4 @@ def _print_error(name: str, sentence: str) -> None:
     if documents.json_is_asked():
         documents.print_error(sentence)
     else:
-        click.echo(plain(f"{name}: {sentence}"), err=True)
+        terminal.echo(f"{name}: {sentence}", err=True)

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+import textwrap
 import unicodedata
-from typing import Final
+from collections.abc import Iterator
+from shutil import get_terminal_size
+from typing import Final, TextIO
 
 import click
 
@@ -18,6 +22,8 @@ _KINDS: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # control, format, ha
 # Zero-width non-joiner and joiner: Persian words and many emoji are spelt with them.
 _JOINERS: Final = frozenset({"\u200c", "\u200d"})
 _LAST_BYTE: Final = 0xFF
+_COMMAND: Final = re.compile(r"`[^`\n]*`")
+_HELD: Final = "\0"  # a blank in a command; no escaped text contains it
 
 
 def style(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
@@ -29,6 +35,44 @@ def style(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = F
 def plain(text: str) -> str:
     r"""Return text with control characters escaped, such as `\x1b`; newlines and tabs stay."""
     return _UNUSUAL.sub(_shown, text)
+
+
+def echo(text: str, *, indent: str = "", err: bool = False) -> None:
+    """Print a text with control characters escaped; on a terminal, lines break between words."""
+    click.echo(fit(text, sys.stderr if err else sys.stdout, indent), err=err)
+
+
+def fit(text: str, stream: TextIO, indent: str = "") -> str:
+    """Return a text as `echo` prints it to a stream."""
+    width = get_terminal_size().columns if stream.isatty() else None
+    return "\n".join(wrap(plain(text), width, indent))
+
+
+def wrap(text: str, width: int | None, indent: str = "") -> Iterator[str]:
+    """Yield the lines of an escaped text, indented and without blanks at their ends.
+
+    A command in backquotes stays in one line, so that it can be copied, and so does a long word.
+
+    Args:
+        text: the text.
+        width: the most columns of a line; `None` breaks none.
+        indent: stands before each line.
+    """
+    held = _COMMAND.sub(lambda found: found[0].replace(" ", _HELD), text)
+    for line in held.splitlines() or [""]:
+        margin = indent + line[: len(line) - len(line.lstrip())]
+        parts = [indent + line.rstrip()]
+        if width is not None and len(parts[0]) > width:
+            parts = textwrap.wrap(
+                line.strip(),
+                width,
+                initial_indent=margin,
+                subsequent_indent=margin,
+                break_long_words=False,
+                break_on_hyphens=False,
+                replace_whitespace=False,
+            )
+        yield from (part.rstrip().replace(_HELD, " ") for part in parts)
 
 
 def escape_json(document: str) -> str:

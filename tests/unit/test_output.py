@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from contextlib import redirect_stderr, redirect_stdout
 from decimal import Decimal
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,11 +18,14 @@ from teamctl.render.output import (
     count,
     duration,
     plain,
+    print_either,
     show_message,
     show_messages,
+    warn,
 )
 from teamd.budget.account import Account
 from teamd.messages import Message
+from tests.unit.life import Stream, TerminalStream
 
 
 @pytest.mark.parametrize(
@@ -96,3 +101,29 @@ def test_followed_mail_is_one_document_a_line(capsys: pytest.CaptureFixture[str]
     show_messages(mail, MailFormat.DOCUMENT)
     (found,) = json.loads(capsys.readouterr().out).values()
     assert [one["content"] for one in found] == ["one\ntwo", "three"]
+
+
+def test_long_lines_break_between_words_on_a_terminal_and_never_in_a_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    text = "Run `teamctl resume dan --tokens 5000`, or wait until midnight.\n\n  Then look again."
+    with redirect_stdout(TerminalStream()) as terminal:
+        show_message(Message(type="message", sender="dan", to="lead", content=text))
+    assert terminal.text.splitlines()[1:] == [
+        "  Run",
+        "  `teamctl resume dan --tokens 5000`, or",
+        "  wait until midnight.",
+        "",
+        "    Then look again.",
+    ]
+    with redirect_stdout(Stream()) as pipe:
+        print_either(text, {}, as_json=False)
+    assert pipe.text == f"{text}\n"
+
+
+def test_a_warning_is_wrapped_with_its_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    with redirect_stderr(TerminalStream()) as terminal:
+        warn("it is late, go home")
+    assert click.unstyle(terminal.text) == "warning: it is late,\ngo home\n"
