@@ -29,7 +29,7 @@ EXAMPLES: Final = {
     "ps": ("teamctl ps", "teamctl ps --json"),
     "show": ("teamctl show alice", "teamctl show alice --json"),
     "top": ("teamctl top", "teamctl top --readonly"),
-    "web": ("teamctl web", "teamctl web --readonly"),
+    "web": ("teamctl web --open", "teamctl web --readonly"),
     "wait": ("teamctl wait alice bob", "teamctl wait --all --timeout 600"),
     "send": (
         'teamctl send alice "The API docs are in docs/api.md."',

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from teamctl.render import output
 from teamd.command_line.installation import install_command
 from teamd.command_line.options import IntRange, team_options
 from teamd.command_line.run import TeamOptions
@@ -32,9 +33,18 @@ _LAST_PORT: Final = 65_535
     help="The port where `ssh -L` begins, on the machine of the browser  [default: the same].",
 )
 @click.option("--readonly", is_flag=True, help="Let nobody act through the page.")
+@click.option("--open", "opening", is_flag=True, help="Also open the page in your browser.")
+@output.json_option
 @team_options
 def command(
-    choice: TeamOptions, *, file: str | None, port: int, forwarded: int | None, readonly: bool
+    choice: TeamOptions,
+    *,
+    file: str | None,
+    port: int,
+    forwarded: int | None,
+    readonly: bool,
+    opening: bool,
+    as_json: bool,
 ) -> None:
     """Serve the team as a page in the browser, and print its link.
 
@@ -42,6 +52,8 @@ def command(
     with the link can act as you or, with --readonly, only look. `teamctl help web` explains how to
     reach it from another machine.
     """
+    if opening and (file or forwarded):
+        raise click.UsageError("--open is for a browser on this machine; open the link over there")
     choice.existing()  # reports a missing team first
     try:
         from teamctl.web.server import serve  # noqa: PLC0415 -- the extra, only for this command
@@ -53,4 +65,13 @@ def command(
             f"`{install_command('web')}` installs them"
         ) from error
     place = None if file is None else Path(file).absolute()
-    serve(choice, file=place, port=port, forwarded=forwarded, readonly=readonly)
+
+    def announce(url: str, note: str) -> None:
+        if as_json:
+            output.print_json_line({"url": url})
+        else:
+            click.echo("\n".join(filter(None, [url, note])))
+        if opening:
+            click.launch(url)
+
+    serve(choice, announce, file=place, port=port, forwarded=forwarded, readonly=readonly)

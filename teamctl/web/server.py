@@ -7,12 +7,11 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-import click
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -37,12 +36,19 @@ _DESCRIPTORS: Final = 1024  # the descriptors for all connections, including wat
 
 
 def serve(
-    choice: TeamOptions, *, file: Path | None, port: int, forwarded: int | None, readonly: bool
+    choice: TeamOptions,
+    announce: Callable[[str, str], None],
+    *,
+    file: Path | None,
+    port: int,
+    forwarded: int | None,
+    readonly: bool,
 ) -> None:
-    """Serve a team and print the link, until a signal ends it.
+    """Serve a team until a signal ends it.
 
     Args:
         choice: the team for actions.
+        announce: gets the link once it works, and a sentence about the tunnel, which may be empty.
         file: the path of a Unix socket; `None` for loopback.
         port: on loopback, 0 for any free one; for a Unix socket, the port in the link.
         forwarded: the port on the browser's machine if a tunnel changes it.
@@ -57,10 +63,10 @@ def serve(
         app = Guard(Pages(choice, paths, tokens).app(), hosts=hosts, tokens=tokens)
         allow_descriptors()
         listening.listen(BACKLOG)
-        click.echo(f"http://{LOOPBACK}:{number}/#token={tokens.full or tokens.reading}")
-        if forwarded is not None:
-            there = f"{LOOPBACK}:{own}" if file is None else file
-            click.echo(f"to be opened where `ssh -N -L {forwarded}:{there} …` to this machine runs")
+        there = f"{LOOPBACK}:{own}" if file is None else file
+        tunnel = f"to be opened where `ssh -N -L {forwarded}:{there} …` to this machine runs"
+        link = f"http://{LOOPBACK}:{number}/#token={tokens.full or tokens.reading}"
+        announce(link, "" if forwarded is None else tunnel)
         _run(app, listening)
 
 

@@ -222,6 +222,26 @@ def test_a_port_in_use_is_reported(server: Server, project: Project) -> None:
     )
 
 
+def test_the_browser_opens_the_link_that_json_names(project: Project) -> None:
+    project.enlist("alice")
+    programs, opened = project.root / "bin", project.folder / "opened"
+    programs.mkdir()
+    for name in ("xdg-open", "open"):  # Linux and macOS
+        program = programs / name
+        program.write_text(f'#!/bin/sh\necho "$1" > {opened}.new\nmv {opened}.new {opened}\n')
+        program.chmod(0o755)
+    with project.serving("teamctl", "web", "--open", "--json") as (_, line):
+        wait_until(opened.exists, what="the browser is started")
+        assert json.loads(line) == {"url": opened.read_text().strip()}
+
+
+def test_no_browser_is_opened_for_a_tunnel(project: Project) -> None:
+    project.enlist("alice")
+    refused = project.run("teamctl", "web", "--open", "--forwarded-port", "9000")
+    assert refused.status == 2
+    assert "--open is for a browser on this machine" in refused.stderr
+
+
 def test_the_server_listens_on_loopback_only(server: Server) -> None:
     listening = [
         one.laddr.ip
