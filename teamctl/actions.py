@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Timer
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from teamctl.arguments import COPY_SECONDS, REQUEST_SECONDS, not_empty, without_secrets
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from teamd.board.rules import Change
 
 _GRACE_SECONDS: Final = 10.0  # the default of `teamctl shutdown`
+_PATIENCE_SECONDS: Final = 1.0
 MARGIN_SECONDS: Final = 10.0  # from the deadline until the kill and the answer
 _KINDS: Final[dict[str, str]] = {
     Kind.PLAN: "plan",
@@ -363,6 +367,20 @@ def ensure_running(choice: TeamOptions, *, no_start: bool) -> TeamPaths:
     stop = paths.add_team_option("`teamd stop` ends it")
     say(f"teamd (pid {pidfile.check(paths).pid}) runs; {stop}")
     return paths
+
+
+@contextmanager
+def explain_delay() -> Iterator[None]:
+    """Say on a terminal why teamd does not answer within a second; its first spawn takes longer."""
+    why = "waiting for teamd: after its start it loads the model's client …"
+    timer = Timer(_PATIENCE_SECONDS, _say, [why])
+    timer.daemon = True
+    if sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _say(text: str) -> None:

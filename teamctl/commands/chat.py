@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from teamctl.actions import ensure_running
+from teamctl.actions import ensure_running, explain_delay
 from teamctl.arguments import fresh_option, no_start_option, text_or_stdin, timeout_option
 from teamctl.chat.lead import Lead
 from teamctl.mail.receipts import wait_for_last_words
@@ -62,7 +62,9 @@ def command(
             raise TeamError("a prompt is needed, as a text that is not empty")
     paths = ensure_running(choice, no_start=no_start)
     lead = Lead(choice, **facts)
-    if warning := lead.call(scripted=prompt is not None or not sys.stdin.isatty()):
+    with explain_delay():
+        warning = lead.call(scripted=prompt is not None or not sys.stdin.isatty())
+    if warning:
         output.warn(paths.add_team_option(warning))
     if prompt is None:
         _talk(lead)

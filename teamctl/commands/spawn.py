@@ -16,6 +16,7 @@ from teamctl.actions import (
     act_on_each,
     act_on_host,
     ensure_running,
+    explain_delay,
     split_host,
 )
 from teamctl.render import output
@@ -86,7 +87,8 @@ def command(
         return
     paths = ensure_running(choice, no_start=no_start)
     saved = _saved(choice, paths, facts) if save else None
-    outcome = TeamActions(choice).spawn(**facts)
+    with explain_delay():
+        outcome = TeamActions(choice).spawn(**facts)
     choice.done = outcome.text
     if outcome.warning:
         output.warn(paths.add_team_option(outcome.warning))

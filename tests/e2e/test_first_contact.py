@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from contextlib import closing
+
 import pytest
 
 from teamd.team import teams
@@ -112,6 +116,17 @@ def test_a_slow_start_says_so(project: Project) -> None:
         terminal.sees("teamd: starting …")
     terminal.sees("`teamctl team` shows the team")
     terminal.close()
+
+
+def test_a_slow_answer_to_a_spawn_is_explained(project: Project) -> None:
+    """As the first spawn after a start, which waits until the model's client is loaded."""
+    project.ask_no_service()
+    supervisor = project.start()
+    os.kill(supervisor, signal.SIGSTOP)
+    with closing(Terminal(project, "teamctl", "spawn", "ada", "coder", "Work.")) as terminal:
+        terminal.sees("waiting for teamd: after its start it loads the model's client …")
+        os.kill(supervisor, signal.SIGCONT)
+        terminal.sees("ada (coder) is at work")
 
 
 def test_a_team_with_a_misspelt_name_is_not_created(project: Project) -> None:
