@@ -95,7 +95,10 @@ class WorkWatch:
             hint = (
                 "`teamctl wait --all` waits on, and `teamctl transcript lead` shows the last words"
             )
-            raise DeadlinePassed(f"{explain_late(working, seconds)}; {hint}")
+            stopped = _find_stopped(paths, self._views(self._crew.choose(self._roster.read())))
+            raise DeadlinePassed(
+                f"{explain_late(working, seconds)}; {explain_stop(stopped) or hint}"
+            )
         return self._describe([one for one in rested if self._crew.has_acted(one)])
 
     def working(self) -> list[str]:
@@ -122,22 +125,32 @@ class WorkWatch:
         )
         ends = [one for one in since.records() if isinstance(one, TurnEnded)]
         said = [one.text for one in ends if explain_end(LEAD, one) is None and one.text.strip()]
-        names = {one.name for one in members}
-        seen = OverviewReader(self._paths, costs=False, copies=False).read()
-        views = [view for view in seen.members if view.name in names]
+        views = self._views(members)
         own = explain_end(LEAD, ends[-1]) if ends else None
-        # Also a request to the lead: the lead has ended its turn without an answer.
         stopped = [
-            describe_request(view.request)
-            for view in views
-            if view.state == WAITING and view.request is not None
-        ]
-        stopped += [
             notice
-            for notice in describe_stopped(self._paths, views)
+            for notice in _find_stopped(self._paths, views)
             if not (own and notice.about == LEAD and notice.kind is NoticeKind.PAUSED)
         ]
         return WorkDone(said[-1] if said else "", tuple(views), explain_stop(stopped) or own)
+
+    def _views(self, members: Sequence[Member]) -> list[MemberView]:
+        names = {one.name for one in members}
+        seen = OverviewReader(self._paths, costs=False, copies=False).read()
+        return [view for view in seen.members if view.name in names]
+
+
+def _find_stopped(paths: TeamPaths, views: Sequence[MemberView]) -> list[Notice]:
+    """Return the notices about members that go on only after an action of the person.
+
+    A request to the lead counts, too: the lead has ended its turn without an answer.
+    """
+    waiting = [
+        describe_request(view.request)
+        for view in views
+        if view.state == WAITING and view.request is not None
+    ]
+    return [*waiting, *describe_stopped(paths, views)]
 
 
 def explain_stop(notices: Sequence[Notice]) -> str | None:

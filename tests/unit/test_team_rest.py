@@ -263,6 +263,15 @@ def test_at_the_deadline_those_at_work_are_named(served: TeamPaths) -> None:
         "ann is still at work after 0 s; `teamctl wait --all` waits on, and `teamctl transcript "
         "lead` shows the last words"
     )
+    enrol(served, bob=Status.FAILED)
+    change(served, "bob", reason="it crashed 6 times")
+    deliver(served, LEAD, "bob")
+    with pytest.raises(DeadlinePassed) as late:
+        WorkWatch(served, f"{USER}-{LEAD}", crew).wait(0.0, lambda _: None)
+    assert str(late.value) == (
+        "ann is still at work after 0 s; bob has failed: it crashed 6 times; `teamctl spawn bob "
+        "tester 'Go on.'` lets it go on; then `teamctl wait --all` waits for the rest"
+    )
     assert explain_late(["a", "b", "c"], 2.5) == "a, b and c are still at work after 2.5 s"
 
 
