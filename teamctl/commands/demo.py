@@ -49,4 +49,5 @@ def command(*, fast: bool, keep: bool, script: Path | None) -> int:
         return error.exit_status
     end = describe_end(folder, kept=keep)
     click.echo(f"\nAll of it happened, in {time.time() - begun:.1f} s; {end}.")
+    click.echo("Next, in a folder of yours: `teamctl doctor` says what is missing for a real team.")
     return ExitCode.DONE

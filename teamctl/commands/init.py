@@ -29,7 +29,8 @@ def command(*, as_json: bool) -> None:
     with suppress(StoreError):  # no setting in it loosens, so the file needs no trust
         TrustStore().confirm(file, text)
     files.replace(file, text, mode=0o644)
-    said = f"wrote {file}; everything in it is optional"
+    reads = "`teamd start` or `teamd reload` reads it"
+    said = f"wrote {file}; everything in it is optional, and {reads}"
     output.print_either(said, {"file": str(file)}, as_json=as_json)
     if (team := _team_above()) is not None:
         used = team.settings

@@ -65,8 +65,13 @@ def add(
     choice: TeamOptions, subject: str, *, description: str, as_json: bool, **facts: Any
 ) -> None:
     """Put a task on the board and print its id."""
-    made = _board(choice).add(subject, description=arguments.text_or_stdin(description), **facts)
-    output.print_either(f"task {made.id} is made", made.to_json(), as_json=as_json)
+    board = _board(choice)
+    made = board.add(subject, description=arguments.text_or_stdin(description), **facts)
+    said = f"task {made.id} is made"
+    if not (made.owner or made.role or made.blocked_by):
+        claim = f"`teamctl task claim {made.id} --for NAME` gives it to a teammate"
+        said = f"{said}; {board.paths.add_team_option(claim)}"
+    output.print_either(said, made.to_json(), as_json=as_json)
 
 
 @command.command()

@@ -61,7 +61,9 @@ def test_a_project_without_teams_names_both_ways_to_create_one() -> None:
 
 
 def test_init_keeps_existing_settings(empty: Path) -> None:
-    assert call(None, "init").status == 0
+    made = call(None, "init")
+    assert made.status == 0
+    assert "optional, and `teamd start` or `teamd reload` reads it" in made.out
     (empty / "team.toml").write_text("# mine\n")
     done = call(None, "init")
     file = empty / "team.toml"
@@ -168,3 +170,19 @@ def test_all_entries_of_one_teammate_are_shown_on_a_terminal(paths: TeamPaths) -
     assert done.status == 0
     assert "alice 0." in done.out
     assert "bob" not in done.out
+
+
+def test_a_lead_agent_is_completed_once(paths: TeamPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    enrol(paths, lead=Status.IDLE, leo=Status.IDLE)
+    monkeypatch.setenv("TEAMD_DIR", str(paths.root))
+    monkeypatch.setenv("_TEAMCTL_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "teamctl send le")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert call(None).out.split() == ["plain,lead", "plain,leo"]
+
+
+def test_a_task_for_nobody_names_the_command_that_gives_it(paths: TeamPaths) -> None:
+    enrol(paths, ann=Status.IDLE)
+    said = "task 1 is made; `teamctl task claim 1 --for NAME` gives it to a teammate\n"
+    assert call(paths, "task", "add", "Write.").out == said
+    assert call(paths, "task", "add", "Test.", "--owner", "ann").out == "task 2 is made\n"
