@@ -250,7 +250,7 @@ def test_readme_says_how_to_install_it_and_how_to_test_it() -> None:
     assert installs == [
         "uv tool install '.[all]' && teamctl demo",
         "pipx install '.[all]' && teamctl demo",
-        "python3 -m venv .venv && .venv/bin/pip install --quiet '.[all]' && .venv/bin/teamctl demo",
+        "python3 -m venv .venv && .venv/bin/pip install '.[all]' && .venv/bin/teamctl demo",
     ]
     assert tests.startswith("python3 -m venv .venv && .venv/bin/pip install ")
     assert tests.endswith(" && .venv/bin/python -m pytest")
