@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -65,6 +66,7 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
 @click.option(
     "--renew", is_flag=True, help="Only make a new certificate for the broker that is there."
 )
+@output.json_option
 @team_options
 def init(
     choice: TeamOptions,
@@ -75,6 +77,7 @@ def init(
     addresses: tuple[str, ...],
     without: tuple[str, ...],
     renew: bool,
+    as_json: bool,
 ) -> None:
     """Set up the broker on this host, and write a file for each other HOST to join with.
 
@@ -86,26 +89,36 @@ def init(
         if hosts or name or listen:
             raise click.UsageError("--renew goes with --address and --drop-address alone")
         broker, record = founding.renew(choice, addresses=addresses, without=without)
-        names = ", ".join(record.addresses)
-        terminal.echo(f"the broker has a new certificate, for {names}")
-        _tell_reload(broker, record)
+        said = f"the broker has a new certificate, for {', '.join(record.addresses)}"
+        _tell_change(said, {"addresses": record.addresses}, broker, record, as_json=as_json)
         return
     if without:
         raise click.UsageError("--drop-address goes with --renew")
     listen = listen or founding.DEFAULT_LISTEN
     made = founding.found(choice, name=name, listen=listen, addresses=addresses, hosts=hosts)
-    _tell_steps(made)
+    if as_json:
+        tokens = {host: str(file) for host, file in made.tokens.items()}
+        facts = {"name": made.name, "team": made.team, "servers": made.record.servers}
+        facts["configuration"] = str(made.broker.files.configuration)
+        output.print_json({**facts, "tokens": tokens, "trusted": made.trusted})
+    else:
+        _tell_steps(made)
 
 
 @command.command()
 @click.argument("file")
+@output.json_option
 @team_options
-def join(choice: TeamOptions, file: str) -> None:
+def join(choice: TeamOptions, file: str, *, as_json: bool) -> None:
     """Join a team over several hosts with the FILE that `hosts init` or `add` wrote.
 
     It writes this host's keys, and [hosts] in team.toml. If there is no team, it creates one.
     """
     joined = load("joining").join(choice, Path(file))
+    if as_json:
+        facts = {"name": joined.token.name, "team": joined.token.team, "trusted": joined.trusted}
+        output.print_json({**facts, "warnings": list(joined.troubles)})
+        return
     terminal.echo(f"this host is {joined.token.name} of the team {joined.token.team} now")
     for line in joined.troubles:
         terminal.echo(f"warning: {line}", err=True)
@@ -117,18 +130,22 @@ def join(choice: TeamOptions, file: str) -> None:
 
 @command.command()
 @click.argument("name")
+@output.json_option
 @team_options
-def add(choice: TeamOptions, name: str) -> None:
+def add(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     """Write a file with which another host, called NAME, joins. Run it on the broker's host."""
     added = load("membership").add(choice, name)
-    _tell_reload(added.broker, added.record)
-    _tell_tokens({added.host: added.token})
+    facts = {"host": added.host, "token": str(added.token)}
+    _tell_change("", facts, added.broker, added.record, as_json=as_json)
+    if not as_json:
+        _tell_tokens({added.host: added.token})
 
 
 @command.command()
 @click.argument("name")
+@output.json_option
 @team_options
-def remove(choice: TeamOptions, name: str) -> None:
+def remove(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     """Shut the host NAME out: from now on the broker refuses its certificate.
 
     Run it on the broker's host. A host of that name that is added again gets another certificate.
@@ -142,20 +159,25 @@ def remove(choice: TeamOptions, name: str) -> None:
         except TeamError as trouble:
             terminal.echo(f"warning: {trouble}", err=True)
         raise
-    terminal.echo(f"{removed.host} no longer belongs to the team")
-    _tell_reload(removed.broker, removed.record)
+    said = f"{removed.host} no longer belongs to the team"
+    facts = {"host": removed.host}
+    _tell_change(said, facts, removed.broker, removed.record, as_json=as_json)
 
 
 @command.command()
 @click.argument("name")
+@output.json_option
 @team_options
-def forget(choice: TeamOptions, name: str) -> None:
+def forget(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     """Forget host NAME, which will not come back: drop its waiting mail, and stop showing it.
 
     `teamctl hosts remove`, on the broker's host, shuts a host out; other hosts remember it until
     you run `teamctl hosts forget` there. A new host of that name starts fresh.
     """
     forgotten = forget_host(choice, name)
+    if as_json:
+        output.print_json({"host": forgotten.host, "dropped": forgotten.dropped})
+        return
     terminal.echo(f"{forgotten.host} is forgotten")
     if forgotten.dropped is None:
         click.echo("what waited for it could not be read, and is dropped")
@@ -227,9 +249,21 @@ def _reload(broker: BrokerFolder, record: BrokerRecord) -> bool:
     return in_force
 
 
-def _tell_reload(broker: BrokerFolder, record: BrokerRecord) -> None:
-    """Have the broker reload its configuration, and print the result."""
+def _tell_change(
+    said: str,
+    facts: Mapping[str, Any],
+    broker: BrokerFolder,
+    record: BrokerRecord,
+    *,
+    as_json: bool,
+) -> None:
+    """Print a change of the broker's configuration, have the broker reload it, and print that."""
+    if said and not as_json:
+        terminal.echo(said)
     runs = _reload(broker, record)
+    if as_json:
+        output.print_json({**facts, "broker_runs": runs})
+        return
     click.echo(
         "the broker has taken it" if runs else "no broker runs here; it holds once one is started"
     )

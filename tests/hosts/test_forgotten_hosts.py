@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,8 @@ def test_a_forgotten_host_is_no_longer_shown(known: Project) -> None:
     for argv in (("hosts", "forget", "h2"), ("send", "bob@project@h2", "x")):
         again = known.run("teamctl", *argv)
         assert (again.status, again.complaint) == (1, NO_H2)
+    forgotten = json.loads(known.do("teamctl", "hosts", "forget", "h3", "--json"))
+    assert forgotten == {"host": "h3", "dropped": 1}
 
 
 def test_a_host_with_a_damaged_outbox_can_be_forgotten(known: Project) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -150,6 +151,23 @@ def test_init_prints_the_next_steps(project: Project) -> None:
         "there: `teamctl hosts join FILE`",
         "delete the file in both places then: who has it can act as that host",
     ]
+
+
+def test_programs_set_up_hosts_by_json(project: Project, second: Project) -> None:
+    def ask(one: Project, *argv: str) -> Any:
+        return json.loads(one.do("teamctl", "hosts", *argv, "--json"))
+
+    listen = f"127.0.0.1:{free_port()}"
+    made = ask(project, "init", "h2", "--name", "h1", "--listen", listen)
+    assert made["tokens"] == {"h2": token(project)}
+    assert made["configuration"] == str(configuration(project))
+    added = ask(project, "add", "h3")
+    assert added == {"host": "h3", "token": token(project, "h3"), "broker_runs": False}
+    joined = ask(second, "join", added["token"])
+    assert (joined["name"], joined["team"]) == ("h3", made["team"])
+    assert ask(project, "remove", "h3") == {"host": "h3", "broker_runs": False}
+    renewed = ask(project, "init", "--renew", "--address", "other")
+    assert "other" in renewed["addresses"]
 
 
 def test_only_the_owner_can_read_keys(project: Project, second: Project) -> None:
