@@ -65,7 +65,7 @@ def ask(question: str) -> str:
     """Ask the person for a line; without a terminal it is empty."""
     if not sys.stdin.isatty():
         return ""
-    click.echo(terminal.plain(question), err=True)
+    terminal.echo(question, err=True)
     return without_secrets(sys.stdin.readline().strip())
 
 

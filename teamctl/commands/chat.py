@@ -132,6 +132,6 @@ def _talk(lead: Lead) -> None:
         except click.ClickException as error:
             error.show()
         except TeamError as error:
-            click.echo(output.plain(lead.paths.add_team_option(error.for_person())), err=True)
+            output.echo(lead.paths.add_team_option(error.for_person()), err=True)
 
     talk(lead, run)

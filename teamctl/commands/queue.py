@@ -49,7 +49,7 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
     else:
         click.echo(choice.add_team_option(EMPTY_QUEUE))
     if ahead:
-        click.echo(output.plain(ahead.line))
+        output.echo(ahead.line)
 
 
 @command.command()

@@ -63,7 +63,7 @@ def command(
     sent = post.send(message)
     choice.done = f"the message is sent to {sent.to}"
     if not as_json:
-        click.echo(output.plain(f"sent to {sent.to}"))
+        output.echo(f"sent to {sent.to}")
     if sent.warning:
         output.warn(sent.warning)
     elif not wait:
@@ -73,7 +73,7 @@ def command(
     if as_json:
         output.print_json({"id": message.id, "to": sent.to, "delivered": wait})
     elif wait:
-        click.echo(output.plain(f"delivered to {sent.to}"))
+        output.echo(f"delivered to {sent.to}")
 
 
 def _check_wait(post: MailRouter, name: str, *, wait: bool) -> None:

@@ -213,7 +213,7 @@ def _print_ends(outcome: Outcome) -> None:
     """Print a line for each teammate: on standard error unless it shut down as asked."""
     members = outcome.data.get("members")
     if members is None:
-        click.echo(output.plain(outcome.text))
+        output.echo(outcome.text)
         return
     for member in members:
-        click.echo(output.plain(member["text"]), err=member["exit_code"] != ExitCode.DONE)
+        output.echo(member["text"], err=member["exit_code"] != ExitCode.DONE)

@@ -166,7 +166,7 @@ def _lines() -> Iterator[Callable[[Overview], None]]:
             roster_table.show(seen)
         else:
             for line in changes(before, seen):
-                click.echo(output.plain(line))
+                output.echo(line)
         before = seen
 
     yield update

@@ -138,7 +138,7 @@ def delete(
     if not force and teams.must_be_asked(team):
         said = _ask(team.paths, timeout)
         if not as_json:
-            click.echo(output.plain(said))
+            output.echo(said)
     import asyncio  # noqa: PLC0415 -- the same
 
     asyncio.run(teams.stop(team.paths))

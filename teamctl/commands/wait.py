@@ -59,7 +59,7 @@ def command(
         output.print_json({"members": found})
     else:
         for one, how, why in ended:
-            click.echo(output.plain(f"{one.name} is {how}" + (f": {why}" if why else "")))
+            output.echo(f"{one.name} is {how}" + (f": {why}" if why else ""))
     idle = all(how == Status.IDLE for _, how, _ in ended)
     return ExitCode.DONE if idle else ExitCode.REFUSED
 

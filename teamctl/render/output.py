@@ -29,6 +29,7 @@ _THOUSAND: Final = 1000
 _HUNDRED: Final = 100
 
 plain: Final = terminal.plain  # for every text from outside the program
+echo: Final = terminal.echo
 json_option: Final = documents.json_option
 print_json: Final = documents.print_json
 print_json_line: Final = documents.print_json_line
