@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -23,6 +24,8 @@ from teamd.settings import roles
 from teamd.team.member import Member
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Replied
+
+_LABEL: Final = 10  # columns
 
 
 @click.command()
@@ -43,10 +46,8 @@ def command(choice: TeamOptions, name: str, *, as_json: bool) -> None:
         output.print_json({"member": {**view.to_json(), **facts}})
         return
     for label, text in _lines(paths, view, facts):
-        first, *rest = output.plain(text).splitlines() or [""]
-        click.echo(f"{terminal.style(f'{label:10}', bold=True)} {first}")
-        for line in rest:
-            click.echo(f"{'':10} {line}")
+        shown = terminal.fit(text, sys.stdout, " " * (_LABEL + 1))
+        click.echo(f"{terminal.style(f'{label:{_LABEL}}', bold=True)} {shown[_LABEL + 1 :]}")
 
 
 def _facts(paths: TeamPaths, view: MemberView) -> dict[str, Any]:

@@ -6,8 +6,10 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 
 from teamd.files import pidfile
@@ -186,3 +188,16 @@ def test_a_task_for_nobody_names_the_command_that_gives_it(paths: TeamPaths) -> 
     said = "task 1 is made; `teamctl task claim 1 --for NAME` gives it to a teammate\n"
     assert call(paths, "task", "add", "Write.").out == said
     assert call(paths, "task", "add", "Test.", "--owner", "ann").out == "task 2 is made\n"
+
+
+def test_show_indents_a_long_reason_on_a_terminal(
+    paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enrol(paths, alice=Status.PAUSED)
+    reason = "no key for the model: set ANTHROPIC_API_KEY"
+    Roster(paths).update(lambda team: team.with_member(replace(team.get("alice"), reason=reason)))
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = click.unstyle(call(paths, "show", "alice", out=TerminalStream()).out).splitlines()
+    found = next(at for at, line in enumerate(lines) if line.startswith("state "))
+    assert lines[found + 1].startswith(" " * 11 + "set ANTHROPIC")
+    assert max(map(len, lines[found : found + 3])) <= 40
