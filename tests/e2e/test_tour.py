@@ -8,7 +8,9 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +31,8 @@ SHIPPED: Final = ("teamd", "teamctl", "pyproject.toml", "README.md", "LICENSE")
 INSTALLERS: Final = {"uv": "uv tool install", "pipx": "pipx install"}
 # What pip, uv and pipx need to reach the index that the machine has configured.
 OF_INDEX: Final = ("PIP_", "UV_", "SSL_", "HTTP_", "HTTPS_", "NO_PROXY", "http", "no_proxy")
-OWN_FOLDERS: Final = (".cache", ".local/share/uv", ".local/share/pipx", ".local/state/pipx")
+INSTALLERS_OWN: Final = (".cache", ".local/share/uv", ".local/share/pipx", ".local/state/pipx")
+SHELLS_OWN: Final = (".bash", ".profile", ".zsh")
 CHECK: Final = 'check = "! grep -q bad *.txt"'
 RULES: Final = "".join(
     f'\n[[permission]]\ntool = "bash"\ncommand = "touch {name}"\nthen = "ask"\n'
@@ -57,9 +60,9 @@ class Newcomer:
         self._installer = installer
         self._known = (SOURCE / "README.md").read_text()
         self._copy_source()
-        path = [self.home / ".local" / "bin", _program_folder(project.root, installer)]
         system = [one for one in os.environ["PATH"].split(os.pathsep) if not _has_teamd(one)]
-        project.environment["PATH"] = os.pathsep.join([*map(str, path), *system])
+        path = [str(_program_folder(project.root, installer)), *system]
+        project.environment |= {"PATH": os.pathsep.join(path), "SHELL": "/bin/bash"}
         project.environment.pop(STATE_VARIABLE)  # it is in the home
 
     def type(self, line: str, *, status: int = 0, cwd: Path | None = None) -> str:
@@ -112,16 +115,21 @@ class Newcomer:
         return found[0]
 
     def uninstall_line(self) -> str:
-        """Return the line for this installer from README."""
-        found = re.search(rf"`({self._installer}( tool)? uninstall teamd)`", self._known)
+        """Return the line for this installer from the last screen."""
+        found = re.search(rf"{self._installer}( tool)? uninstall teamd", self.screen)
         assert found is not None
-        return found[1]
+        return found[0]
 
     def list_home(self) -> list[str]:
         """Return the files in the home that are not the installer's own."""
         files = (path for path in self.home.rglob("*") if path.is_file())
         names = (str(path.relative_to(self.home)) for path in files)
-        return [name for name in names if not name.startswith(OWN_FOLDERS)]
+        return [name for name in names if not name.startswith((*INSTALLERS_OWN, *SHELLS_OWN))]
+
+    def open_terminal(self) -> None:
+        """Get the PATH of a new terminal, as the files in the home set it."""
+        said = self.project.do("bash", "-c", '. ~/.bashrc; echo "$PATH"')
+        self.project.environment["PATH"] = said.strip()
 
     def pull(self, version: str) -> None:
         """Change the clone as `git pull` would."""
@@ -145,7 +153,7 @@ def _has_teamd(folder: str) -> bool:
 def _program_folder(root: Path, installer: str) -> Path:
     """Install uv or pipx into an environment of its own; return the folder of its program."""
     made = root / "installer"
-    subprocess.run(["python3", "-m", "venv", made], check=True)
+    subprocess.run([sys.executable, "-m", "venv", made], check=True)
     pip = (made / "bin" / "python", "-m", "pip", "install", "--quiet", installer)
     subprocess.run(pip, check=True, capture_output=True)
     return made / "bin"
@@ -201,8 +209,11 @@ def test_a_newcomer_installs_works_upgrades_and_uninstalls(visitor: Newcomer) ->
 
 
 def install(visitor: Newcomer) -> None:
-    screen = visitor.type(visitor.install_line(), cwd=visitor.clone)
-    assert "All of it happened" in screen
+    """The folder of the programs is not on the PATH of an empty home, as the screen says."""
+    visitor.type(visitor.install_line(), status=127, cwd=visitor.clone)
+    visitor.obey("uv tool update-shell|pipx ensurepath")
+    visitor.open_terminal()
+    assert "All of it happened" in visitor.type("teamctl demo")
     visitor.obey("teamctl doctor")
 
 
@@ -285,7 +296,8 @@ def survive_a_kill(visitor: Newcomer) -> None:
     visitor.see(r"eve .*bash touch")
     processes = json.loads(visitor.type("teamctl ps --json"))["processes"]
     for process in processes:
-        os.kill(process["pid"], signal.SIGKILL)
+        with suppress(ProcessLookupError):  # a command dies with its teammate
+            os.kill(process["pid"], signal.SIGKILL)
     wait_until(lambda: not visitor.project.survivors(), what="all are dead")
     visitor.see("eve +coder +stopped")
     visitor.obey("teamd start")
@@ -305,11 +317,12 @@ def upgrade(visitor: Newcomer) -> None:
 
 def uninstall(visitor: Newcomer) -> None:
     visitor.type("teamctl help uninstall")
+    line = visitor.uninstall_line()
     remove = re.search(r"^rm -r ~/\S+", visitor.screen, re.MULTILINE)
     assert remove is not None
     assert str(visitor.project.paths.root) in visitor.type("teamctl teams --all")
     visitor.type("teamd stop")
-    visitor.type(visitor.uninstall_line())
+    visitor.type(line)
     visitor.type("teamctl team", status=127)
     assert visitor.list_home()
     visitor.type(remove[0])
