@@ -25,9 +25,9 @@ from teamd.team import teams
 from teamd.team.roster import Roster
 
 _SHAPE = Shape(
-    elastic={"STATUS": 12, "PATH": 12, "TEAM": 12, "FOLDER": 12},
-    spare=("PATH", "TEAMD", "MEMBERS"),
-    dispensable=("STATUS",),
+    elastic={"STATUS": 12, "TEAM": 12, "FOLDER": 12},
+    spare=("TEAMD", "MEMBERS", "STATUS"),
+    dispensable=("FOLDER", "PATH"),  # a path is whole or missing
 )
 
 

@@ -18,7 +18,10 @@ from teamd.settings.load import read_file
 from teamd.settings.loaded_settings import SettingsFile
 from teamd.settings.trust import Confirmed, TrustStore
 
-_NEXT = "it counts from the next `teamd start` or `teamd reload` on"
+_NEXT = "it counts from the next `teamd start` on"
+_NEXT_RELOAD = (
+    "it counts from the next `teamd reload` on, which `teamctl trust --reload` does at once"
+)
 
 
 @click.command()
@@ -62,7 +65,8 @@ def _confirm(choice: TeamOptions, *, reload: bool) -> tuple[list[str], dict[str,
             TrustStore().confirm(file.path, file.data)
         lines += _describe(file)
     if found.waiting and not reload:
-        lines.append(choice.add_team_option(_NEXT))
+        runs = pidfile.supervisor(choice.existing_or_here()) is not None
+        lines.append(choice.add_team_option(_NEXT_RELOAD if runs else _NEXT))
     return lines, {"files": list(map(_encode, found.files))}
 
 

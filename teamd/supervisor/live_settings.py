@@ -128,6 +128,8 @@ _WHEN: Final = {
     "model.concurrent_calls": _NEXT_CALL,
     "limits.team": _OF_LEDGER,
     "prices": _OF_LEDGER,
+    "merge": "counts at once",
+    "tasks.check": "counts from the next check on",
     "hosts": "counts at once: the postman starts anew",
     "supervision.crashes": "counts from the next crash on",
     "supervision.within_seconds": "counts from the next crash on",

@@ -15,7 +15,7 @@ LOOSENS = """\
   model.headers = {"X-Mine": "a"}  (otherwise {})
   limits.calls_per_wake = 60  (otherwise 50)
 """
-NEXT = "it counts from the next `teamd start` or `teamd reload` on\n"
+NEXT = "it counts from the next `teamd reload` on, which `teamctl trust --reload` does at once\n"
 
 
 def listed(project: Project) -> dict[str, str]:
@@ -61,7 +61,7 @@ def test_loosening_settings_are_printed_and_apply_from_the_next_reload(project: 
 
 
 def test_resume_mentions_a_raised_limit_that_waits_for_trust(project: Project) -> None:
-    project.write("team.toml", "[limits]\nteammate_tokens = 10\n")
+    project.write("team.toml", "[model]\nmax_tokens = 100\n[limits]\nteammate_tokens = 200\n")
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.")
     project.wait_for("ann", "paused")

@@ -138,7 +138,7 @@ def test_trust_with_reload_confirms_nothing_without_a_running_teamd(paths: TeamP
     paths.settings.write_text("[limits]\ncalls_per_wake = 99\n")
     assert call(paths, "trust", "--reload").status == 3
     assert TrustStore().find(paths.settings) is None
-    assert call(paths, "trust").status == 0
+    assert "counts from the next `teamd start` on" in call(paths, "trust").out
     assert TrustStore().find(paths.settings) is not None
 
 
@@ -172,15 +172,6 @@ def test_all_entries_of_one_teammate_are_shown_on_a_terminal(paths: TeamPaths) -
     assert done.status == 0
     assert "alice 0." in done.out
     assert "bob" not in done.out
-
-
-def test_a_lead_agent_is_completed_once(paths: TeamPaths, monkeypatch: pytest.MonkeyPatch) -> None:
-    enrol(paths, lead=Status.IDLE, leo=Status.IDLE)
-    monkeypatch.setenv("TEAMD_DIR", str(paths.root))
-    monkeypatch.setenv("_TEAMCTL_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", "teamctl send le")
-    monkeypatch.setenv("COMP_CWORD", "2")
-    assert call(None).out.split() == ["plain,lead", "plain,leo"]
 
 
 def test_a_task_for_nobody_names_the_command_that_gives_it(paths: TeamPaths) -> None:

@@ -238,6 +238,8 @@ def test_a_removed_member_that_the_settings_declare_returns_and_the_reply_says_s
         ("supervision.hibernate_seconds", "counts for teammates whose process starts from now on"),
         ("team.workspace", "counts for teammates whose process starts from now on"),
         ("hosts.name", "counts at once"),
+        ("merge.auto", "counts at once"),
+        ("tasks.check_seconds", "counts from the next check on"),
         ("teammate", "who is new is spawned now"),
         ("limits.team_usd_per_day", "counts from the next model call on; `teamctl resume`"),
         ("model.concurrent_calls", "counts from the next model call on"),

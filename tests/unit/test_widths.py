@@ -109,7 +109,7 @@ _MESSAGE: Final = {
     ("row", "shape", "kept"),
     [
         (_PROCESS, ps._SHAPE, ["PID", "NAME", "MEM", "COMMAND"]),
-        (_TEAM, teams._SHAPE, ["TEAM", "FOLDER", "REQUESTS", "MAIL"]),
+        (_TEAM, teams._SHAPE, ["TEAM", "REQUESTS", "MAIL"]),
     ],
     ids=["ps", "teams"],
 )
