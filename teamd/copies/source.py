@@ -131,6 +131,11 @@ _QUIET: Final = (
 _BOUNDED: Final = ("/bin/sh", "-c", 'ulimit -d 4194304; exec "$@"', "sh")
 _LEAN: Final = ("-c", "core.bigFileThreshold=16m")  # larger files are not read into memory
 _TRUE_OBJECTS: Final = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}
+# A command can also write commit-graph files and bitmaps, from which git would take the history.
+_NO_SUMMARIES: Final = (
+    "-c", "core.commitGraph=false", "-c", "push.useBitmaps=false",
+    "-c", "advice.graftFileDeprecated=false",  # because an empty graft file is used
+)  # fmt: skip
 _IN_ENGLISH: Final = {"LC_ALL": "C"}  # its messages are parsed here
 
 
@@ -146,8 +151,9 @@ class Source:
         folder: its working tree.
         git: the program.
         untrusted: folders in which agents write, of which the working tree may be one.
-        true_objects: whether git ignores grafts and replacements, see git-replace(1). An agent in
-            the shared folder can write them, and a push would send other objects than were shown.
+        true_objects: whether git ignores grafts, replacements, see git-replace(1), and summaries
+            such as commit-graph files. An agent in the shared folder can write them, and a push
+            would send other objects than were shown.
     """
 
     folder: Path
@@ -189,6 +195,7 @@ class Source:
         """
         _check_files(self.folder / ".git")
         options = (*(_QUIET if quiet else ()), *(_LEAN if lean else ()))
+        options += _NO_SUMMARIES if self.true_objects else ()
         bounded = _BOUNDED if lean else ()
         env = environment() | (_IN_ENGLISH if quiet else {})
         if quiet and (own := self.plain_repository) is not None:

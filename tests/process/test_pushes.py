@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import struct
 import subprocess
 import threading
 from collections.abc import Callable
@@ -217,6 +218,42 @@ def test_a_subject_cannot_hide_a_commit(scene: Scene) -> None:
     commit(scene.copy, "a\u2028commit x\x0bcommit y\rz", b="b\n")
     shown = scene.prepare().commits
     assert [subject for _, subject in shown] == ["a commit x commit y z", "by alice"]
+
+
+def test_a_commit_that_a_forged_commit_graph_hides_is_shown(scene: Scene) -> None:
+    """An agent in the shared folder can write that file, and git takes parents from it."""
+    base = scene.at("HEAD", scene.source)
+    hidden = commit(scene.source, "hidden", a="secret\n")
+    tip = commit(scene.source, "harmless", a="one\n")
+    forge_parent(scene.source, tip, base)
+    assert hidden not in git(scene.source, "rev-list", "HEAD"), "plain git believes the file"
+    ready = push.prepare_branch(Source.of(scene.source), "HEAD", branch="x")
+    assert [subject for _, subject in ready.commits] == ["harmless", "hidden"]
+
+
+def forge_parent(repository: Path, one: str, parent: str) -> None:
+    """Write a commit-graph in which a commit has another parent, see gitformat-commit-graph(5)."""
+    git(repository, "commit-graph", "write", "--reachable")
+    file = repository / ".git/objects/info/commit-graph"
+    content = bytearray(file.read_bytes())
+    chunks = dict(struct.unpack_from(">4sQ", content, 8 + 12 * at) for at in range(content[6]))
+    ids, facts = content[chunks[b"OIDL"] :], chunks[b"CDAT"]
+    at, to = ((ids.index(bytes.fromhex(each))) // 20 for each in (one, parent))
+    struct.pack_into(">I", content, facts + 36 * at + 20, to)
+    file.chmod(0o600)
+    file.write_bytes(content)
+
+
+def test_why_objects_are_refused_is_not_lost_in_advice(scene: Scene) -> None:
+    facts = git(scene.copy, "cat-file", "commit", "HEAD")
+    odd = scene.copy / "odd"
+    odd.write_text(f"{facts}\0\n")
+    words = ("hash-object", "-t", "commit", "-w", "--literally", str(odd))
+    git(scene.copy, "reset", "-q", git(scene.copy, *words))
+    with pytest.raises(
+        TeamError, match=r"objects were refused in \S+: error: object \w+: nulInCommit"
+    ):
+        scene.prepare()
 
 
 def test_work_that_no_teammate_may_change_is_not_pushed(scene: Scene) -> None:
