@@ -31,8 +31,13 @@ from teamd.settings.kinds import BRANCH
 MOST_COMMITS: Final = 10_000
 _SECONDS: Final = 600.0
 _SHORT: Final = 12
+_LONGEST_SUBJECT: Final = 200  # characters; 200 of them must fit into a mail
 _MOST_LINES: Final = 10  # of the server's words
-_STAT: Final = ("--stat=72", "--stat-count=40", "--no-ext-diff", "--no-textconv")
+# Also of submodules for which a .gitmodules of the shared folder says `ignore = all`.
+_STAT: Final = (
+    *("--stat=72", "--stat-count=40", "--no-ext-diff", "--no-textconv"),
+    "--ignore-submodules=none",
+)
 # Only the branch and the commits that were shown: no tags, no submodules.
 _PUSH: Final = ("push", "--porcelain", "--no-follow-tags", "--recurse-submodules=no")
 _NO_LOGIN: Final = (
@@ -64,7 +69,8 @@ class Push:
         branch: the branch on the remote.
         commits: the ids and subjects of the commits that the remote gets, as far as the person's
             repository knows, newest first.
-        stat: the changed files, as `git diff --stat` shows them.
+        stat: the changed files, as `git diff --stat` shows them, below the number of commits that
+            the branch gets and the remote has on other branches, if any.
         known: whether the remote has the commit already, as far as that repository knows.
     """
 
@@ -224,15 +230,21 @@ def describe(source: Source, commit: str, remote: str, branch: str) -> Push:
     _check_place(source, remote, url)
     nearest = (known.get(f"{prefix}{branch}"), known.get(f"{prefix}HEAD"), *known.values())
     base = _find_base(source, commit, filter(None, nearest))
+    stat = source.do("diff-tree", "-r", *_STAT, base, commit)
+    if there := known.get(f"{prefix}{branch}"):
+        count = int(source.do("rev-list", "--count", commit, f"^{there}")) - len(lines)
+        more = "1 commit" if count == 1 else f"{count} commits"
+        stat = f" and {more} of other branches of {remote}\n{stat}" if count else stat
     return Push(
         remote=remote,
         url=_one_line(without_login(url)),
         branch=branch,
         commit=commit,
         commits=tuple(
-            (line.partition(" ")[0], _one_line(line.partition(" ")[2])) for line in lines
+            (line.partition(" ")[0], _one_line(line.partition(" ")[2])[:_LONGEST_SUBJECT])
+            for line in lines
         ),
-        stat=source.do("diff-tree", "-r", *_STAT, base, commit),
+        stat=stat,
         known=known.get(f"{prefix}{branch}") == commit,
     )
 

@@ -184,6 +184,35 @@ def test_a_remote_that_moved_since_is_named(scene: Scene) -> None:
         scene.push(ready)
 
 
+def test_commits_that_a_branch_gets_from_other_branches_are_counted(scene: Scene) -> None:
+    """They are not listed: the person has seen them in the push of the other branch."""
+    scene.push(scene.prepare())
+    assert not scene.prepare().stat.startswith(" and ")
+    ready = scene.prepare(branch="main")
+    assert (ready.summary, ready.stat.split("\n")[:2]) == (
+        "0 commits to main of origin",
+        [" and 1 commit of other branches of origin", " a.txt | 2 +-"],
+    )
+    commit(scene.copy, "more", a="more\n")
+    assert len(scene.prepare(branch="main").commits) == 1
+    assert scene.prepare(branch="main").stat.startswith(" and 1 commit of other branches")
+
+
+def test_a_long_subject_is_cut_so_that_the_request_fits_into_a_mail(scene: Scene) -> None:
+    commit(scene.copy, "x" * 100_000)
+    assert [len(subject) for _, subject in scene.prepare().commits] == [200, len("by alice")]
+
+
+def test_a_submodule_that_the_project_ignores_is_shown(scene: Scene) -> None:
+    ignore = '[submodule "lib"]\n\tpath = lib\n\turl = ../lib\n\tignore = all\n'
+    (scene.source / ".gitmodules").write_text(ignore)
+    for lib in (scene.at("HEAD", scene.source), "1" * 40):
+        git(scene.source, "update-index", "--add", "--cacheinfo", f"160000,{lib},lib")
+        git(scene.source, "commit", "-qm", "harmless")
+    git(scene.source, "update-ref", "refs/remotes/origin/main", "HEAD^")
+    assert " lib | 2 +-" in push.prepare_branch(Source.of(scene.source), "HEAD").stat
+
+
 def test_a_refusal_of_the_server_says_what_its_hook_said(scene: Scene) -> None:
     hook = scene.bare / "hooks/pre-receive"
     hook.write_text("#!/bin/sh\necho 'ticket\x1b[31m missing' >&2\nexit 1\n")
