@@ -91,7 +91,7 @@ def _prepare(choice: TeamOptions, paths: TeamPaths, name: str, remote: str) -> t
     settings = choice.settings(paths)
     if name == settings.merge.into:
         source = Source.of(settings.team.workspace, [paths.work])
-        return source, push.prepare_branch(source, name, remote)
+        return push.pushing(source), push.prepare_branch(source, name, remote)
     member = Roster(paths).read().find(name.removeprefix("team/"))
     if member is None:
         names = [one.name for one in Roster(paths).read().members]
@@ -100,7 +100,7 @@ def _prepare(choice: TeamOptions, paths: TeamPaths, name: str, remote: str) -> t
     ready = push.prepare_copy(paths, copy.name, settings, remote=remote, own=copy.branch)
     if left := copy_status.look(paths, copy).uncommitted:
         output.warn(f"not committed, so not pushed: {copy_status.name_files(left)}")
-    return source_of(copy), ready
+    return push.pushing(source_of(copy)), ready
 
 
 def _push(choice: TeamOptions, source: Source, ready: Push) -> str:

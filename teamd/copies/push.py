@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Self
+from urllib.parse import unquote
 
 from teamd.copies import copy_status, record
 from teamd.copies.forbidden import CommitGate
@@ -318,7 +319,8 @@ async def _beside(source: Source, push: Push, steps: Steps) -> str:
         words = next(steps)
         while True:
             argv, env = source.command_line(*words)
-            env |= {"GIT_TERMINAL_PROMPT": "0", "SSH_ASKPASS_REQUIRE": "never"}
+            # An empty GIT_ASKPASS also stops git from asking by SSH_ASKPASS, in a window.
+            env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", "SSH_ASKPASS_REQUIRE": "never"}
             env["PATH"] = os.pathsep.join(trusted_path(source.untrusted))  # git starts ssh
             words = steps.send(await capture(argv, timeout_seconds=_SECONDS, env=env, bound=True))
     except StopIteration as end:
@@ -386,7 +388,7 @@ def _check_place(source: Source, remote: str, url: str) -> None:
     Raises:
         TeamError: it is.
     """
-    path = url.removeprefix("file://")
+    path = unquote(url.removeprefix("file://")) if url.startswith("file://") else url
     if ":" in path.partition("/")[0]:  # a server, as in `git@example.org:x.git` or `https://`
         return
     place = Path(os.path.realpath(source.folder / path))

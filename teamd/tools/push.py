@@ -11,7 +11,7 @@ from typing import Final
 from teamd.approvals.approval import Kind, Verdict
 from teamd.approvals.store import Approvals
 from teamd.copies import push, record
-from teamd.copies.push import Push, PushFailed
+from teamd.copies.push import Push
 from teamd.copies.source import Source, source_of
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
@@ -153,7 +153,7 @@ class Pushes:
         ready = Push.from_json(asked.extra)
         try:
             there = await push.look_beside(self._source, ready)
-        except PushFailed as error:
+        except TeamError as error:
             return f"teamd was stopped during the push, and its end is not known: {error}"
         if there:
             return f"teamd was stopped during the push, but it was done: {there}"

@@ -132,6 +132,10 @@ def test_the_person_pushes_a_branch_and_opens_a_pull_request(project: Project, b
     (copy / "b.txt").write_text("two\n")
     git(project.folder, "remote", "set-head", "origin", "main")
     commit(copy, "and more", a="more\n")
+    # An agent in the shared folder can write such refs.
+    git(
+        project.folder, "replace", tip, git(project.folder, "commit-tree", "-m", "x", "main^{tree}")
+    )
     assert project.do("teamctl", "pr", "alice", "--base", "main") == (
         "team/alice of origin has a pull request: https://git.example/pull/7\n"
     )

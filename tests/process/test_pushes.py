@@ -294,7 +294,14 @@ def test_work_that_no_teammate_may_change_is_not_pushed(scene: Scene) -> None:
         scene.prepare()
 
 
-def test_a_server_that_wants_a_password_is_one_sentence_and_nobody_is_asked(scene: Scene) -> None:
+def test_a_server_that_wants_a_password_is_one_sentence_and_nobody_is_asked(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks = scene.mark.with_name("asks")  # in a window, on many desktops
+    asks.write_text(f"#!/bin/sh\ntouch {scene.mark}\n")
+    asks.chmod(0o755)
+    monkeypatch.setenv("SSH_ASKPASS", str(asks))
+
     class Refusing(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(401)
@@ -315,13 +322,15 @@ def test_a_server_that_wants_a_password_is_one_sentence_and_nobody_is_asked(scen
             scene.push(ready)
         server.shutdown()
     assert str(refused.value).startswith("git could not log in to origin: fatal: could not read U")
+    assert not scene.mark.exists()
 
 
 def test_a_remote_in_a_folder_of_agents_is_refused(scene: Scene) -> None:
     """They could write its hooks, which run with the person's rights."""
     inside = scene.source / "inside.git"
     git(scene.source, "init", "-q", "--bare", str(inside))
-    for url in ("inside.git", str(inside), f"file://{inside}", str(scene.copy)):
+    encoded = f"file://{inside}".replace("inside", "in%73ide").replace("project", "pro%6Aect")
+    for url in ("inside.git", str(inside), f"file://{inside}", encoded, str(scene.copy)):
         git(scene.source, "remote", "set-url", "origin", url)
         with pytest.raises(TeamError, match="where agents can write, and its hooks would run"):
             scene.prepare()
