@@ -12,6 +12,7 @@ import struct
 import subprocess
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -247,6 +248,48 @@ def test_a_subject_cannot_hide_a_commit(scene: Scene) -> None:
     commit(scene.copy, "a\u2028commit x\x0bcommit y\rz", b="b\n")
     shown = scene.prepare().commits
     assert [subject for _, subject in shown] == ["a commit x commit y z", "by alice"]
+
+
+@pytest.mark.xfail(strict=True, reason="git reads a store that agents in the shared folder write")
+@pytest.mark.parametrize("forge", [True, False])
+def test_a_commit_that_is_hidden_until_the_push_begins_does_not_leave(
+    scene: Scene, *, forge: bool
+) -> None:
+    """An agent sees each read of the file by inotify(7), and so knows when the push begins."""
+    base = scene.at("HEAD", scene.source)
+    hidden = commit(scene.source, "hidden", a="secret\n")
+    middle = commit(scene.source, "middle", a="one\n", b="fine\n")
+    commit(scene.source, "tip", b="finer\n")
+    loose = scene.source / ".git/objects" / middle[:2] / middle[2:]
+    kept = loose.with_name("kept")
+    if forge:  # git reads a commit without comparing its name and content
+        loose.rename(kept)
+        words = ("commit-tree", "-p", base, "-m", "middle", f"{hidden}^{{tree}}")
+        forged = git(scene.source, *words)
+        (scene.source / ".git/objects" / forged[:2] / forged[2:]).rename(loose)
+        begin = f"mv {kept} {loose}"
+    else:
+        (scene.source / ".git/shallow").write_text(f"{middle}\n")
+        begin = f"rm {scene.source}/.git/shallow"
+    git(scene.source, "config", "remote.origin.receivepack", f"{begin}; git-receive-pack")
+    ready = push.prepare_branch(Source.of(scene.source), "HEAD", branch="x")
+    with suppress(PushFailed):
+        scene.push(ready)
+    shown = {base, *(one for one, _ in ready.commits)}
+    assert shown.issuperset(git(scene.bare, "rev-list", "--all").split())
+
+
+@pytest.mark.xfail(strict=True, reason="the files are compared to refs that agents there can write")
+def test_the_changed_files_are_those_of_the_branch_on_the_remote(scene: Scene) -> None:
+    git(scene.source, "checkout", "-qb", "other")
+    other = commit(scene.source, "other", a="changed\n")
+    git(scene.source, "push", "-q", "origin", "other")
+    git(scene.source, "checkout", "-q", "main")
+    git(scene.source, "merge", "-q", "--no-ff", "-m", "tidy up", "other")
+    git(scene.source, "update-ref", "refs/remotes/origin/main", other)
+    ready = push.prepare_branch(Source.of(scene.source), "HEAD")
+    with pytest.raises(PushFailed):
+        scene.push(ready)
 
 
 def test_a_commit_that_a_forged_commit_graph_hides_is_shown(scene: Scene) -> None:
