@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -196,6 +197,18 @@ def test_nothing_to_push_makes_no_request(ours: Make, scene: Scene) -> None:  # 
         check(ours())
     git(scene.source, "remote", "remove", "origin")
     with pytest.raises(ToolError, match="has no remote to push to; `git remote add origin URL`"):
+        check(ours())
+
+
+def test_more_commits_than_a_person_can_look_at_make_no_request(
+    ours: Make,
+    scene: Scene,  # noqa: F811
+) -> None:
+    begin = "commit refs/heads/team/alice\ncommitter a <a@x> 1700000000 +0000\ndata 1\nx\n"
+    more = f"{begin}from refs/heads/team/alice^0\n{begin * 199}"
+    words = ["git", "-C", str(scene.copy), "fast-import", "--quiet"]
+    subprocess.run(words, input=more, text=True, check=True)
+    with pytest.raises(ToolError, match="these are 201 commits, more than the person can look at"):
         check(ours())
 
 

@@ -169,6 +169,37 @@ def test_a_push_adds_to_a_branch_and_never_replaces_it(scene: Scene) -> None:
     assert scene.at("team/alice") == there
 
 
+def test_a_branch_that_moves_while_git_pushes_is_not_replaced(scene: Scene) -> None:
+    ready = scene.prepare()
+    other = git(scene.bare, "commit-tree", "-m", "other", "main^{tree}")
+    move = f"git -C {scene.bare} update-ref refs/heads/team/alice {other}"
+    git(scene.source, "config", "remote.origin.receivepack", f"{move}; git-receive-pack")
+    with pytest.raises(PushFailed, match="refused the push to team/alice"):
+        scene.push(ready)
+    assert scene.at("team/alice") == other
+
+
+def test_settings_of_the_person_push_no_tags_and_no_submodules_instead(scene: Scene) -> None:
+    ready = scene.prepare()
+    git(scene.source, "tag", "-a", "-m", "mine", "v1", ready.commit)
+    git(scene.source, "config", "push.followTags", "true")
+    git(scene.source, "config", "push.recurseSubmodules", "only")
+    push.run(Source.of(scene.source), ready)
+    assert scene.refs() == ["refs/heads/main", "refs/heads/team/alice"]
+
+
+def test_the_address_for_pushes_is_asked_what_it_has(scene: Scene) -> None:
+    other = scene.bare.with_name("other.git")
+    git(scene.source, "clone", "-q", "--bare", str(scene.bare), str(other))
+    scene.push(scene.prepare())
+    git(scene.source, "remote", "set-url", "--push", "origin", str(other))
+    with pytest.raises(PushFailed, match="no longer has 1 commits that were not shown"):
+        scene.push(scene.prepare())
+    git(scene.source, "remote", "set-url", "--push", "--add", "origin", str(scene.bare))
+    with pytest.raises(PushFailed, match="origin has several push addresses; push with git in "):
+        scene.prepare()
+
+
 def test_commits_that_were_not_shown_are_not_pushed(scene: Scene) -> None:
     """The remote has lost its main branch since the person's repository last looked."""
     ready = scene.prepare()
@@ -334,6 +365,10 @@ def test_work_that_no_teammate_may_change_is_not_pushed(scene: Scene) -> None:
     git(scene.copy, "add", ".githooks")
     git(scene.copy, "commit", "-qm", "hook")
     with pytest.raises(TeamError, match=r"alice's work changes .githooks/pre-push, which no"):
+        scene.prepare()
+    git(scene.copy, "rm", "-q", ".githooks/pre-push")
+    git(scene.copy, "commit", "-qm", "taken back")
+    with pytest.raises(TeamError, match=r"alice's history changes .githooks/pre-push, which no"):
         scene.prepare()
 
 
