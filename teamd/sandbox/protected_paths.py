@@ -73,6 +73,7 @@ _FILES: Final = frozenset((
 _OF_REPOSITORY: Final = (
     "hooks", "config", "config.worktree", "info/attributes", "modules",
     "worktrees", "commondir",  # lead git to other settings
+    "remotes", "branches",  # name the address of a remote that the settings name without one
     "objects/info/alternates",  # to other objects; copies of the folder read all files there
 )  # fmt: skip
 # Instructions for agents; a team may exist to write them.

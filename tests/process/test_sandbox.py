@@ -558,6 +558,7 @@ def test_files_of_a_repository_that_run_by_themselves_cannot_be_changed(world: W
         "ln .git/config x && echo evil >> x",
         "mkdir -p .git/info; echo '* filter=evil' > .git/info/attributes; mv .git/info i",
         "mkdir -p .git/modules/m/hooks; echo evil > .git/modules/m/config",
+        "mkdir -p .git/remotes; echo URL: /x > .git/remotes/origin; echo /x > .git/branches/up",
         "echo evil > myhooks/pre-commit; mv myhooks y; git config -f settings core.pager evil",
         "echo ../evil > .git/commondir; echo evil > .git/config.worktree; sleep 1",
         "git status && echo hi > a && git add a && git commit -qm done && git log --oneline -1",
@@ -566,6 +567,8 @@ def test_files_of_a_repository_that_run_by_themselves_cannot_be_changed(world: W
     assert list((world.workspace / ".git/hooks").glob("*[!e]")) == []
     assert not (world.workspace / ".git/info/attributes").exists()
     assert not (world.workspace / ".git/modules").exists()
+    assert not (world.workspace / ".git/remotes/origin").exists()
+    assert not (world.workspace / ".git/branches/up").exists()
     assert not (world.workspace / ".git/commondir").exists()
     assert [path.name for path in (world.workspace / "myhooks").iterdir()] == ["pre-push"]
     assert "Read-only file system" in texts[-2] or "Permission denied" in texts[-2]
