@@ -65,7 +65,9 @@ def test_resume_mentions_a_raised_limit_that_waits_for_trust(project: Project) -
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.")
     project.wait_for("ann", "paused")
-    file = project.write("team.toml", "[limits]\nteammate_tokens = 900000\n", trusted=False)
+    file = project.write(
+        "team.toml", "[model]\nmax_tokens = 100\n[limits]\nteammate_tokens = 900000\n", trusted=False
+    )
     refused = project.run("teamctl", "resume", "ann")
     assert refused.status == 1
     assert refused.complaint.startswith("teamctl: ann stays paused: the next call does not fit ")
