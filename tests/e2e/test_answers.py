@@ -24,7 +24,7 @@ def asks(project: Project, name: str, times: int = 1) -> None:
     project.do("teamctl", "spawn", name, "coder", "Go.", "--plan", "--wait")
 
 
-def test_a_request_is_answered_by_the_name_of_the_waiting_teammate(team: Project) -> None:
+def test_a_request_can_be_answered_by_naming_the_waiting_teammate(team: Project) -> None:
     asks(team, "pia")
     assert team.do("teamctl", "approve", "Pia", "--feedback", "Mind the tests.").startswith(
         "approved the plan of pia ("
@@ -72,7 +72,7 @@ def test_answering_a_teammate_without_a_request_names_its_state_and_the_next_ste
 
 
 @pytest.mark.slow
-def test_one_of_several_requests_is_named_by_its_id(team: Project) -> None:
+def test_one_of_several_requests_is_chosen_by_its_id(team: Project) -> None:
     asks(team, "quinn")
     asks(team, "quinn2")
     found = json.loads(team.do("teamctl", "requests", "--json"))["requests"]

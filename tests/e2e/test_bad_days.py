@@ -174,7 +174,7 @@ def no_forks(pid: int) -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.strace
-def test_a_teammate_starts_without_help_once_processes_are_available(project: Project) -> None:
+def test_a_teammate_starts_on_its_own_once_processes_are_available(project: Project) -> None:
     pid = project.start()
     with no_forks(pid):
         spawned = project.run("teamctl", "spawn", "ann", "coder", "Go.")

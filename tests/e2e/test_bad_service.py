@@ -40,7 +40,7 @@ team_usd_per_day = 1000000.0
         pytest.param("2", 25, id="long", marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
     ],
 )
-def test_faults_in_any_order_cost_time_and_never_a_turn(
+def test_faults_in_any_order_cost_time_but_never_a_turn(
     project: Project, seed: str, wakes: int
 ) -> None:
     """Each turn is played once and in order, and broken streams leave no trace.
@@ -101,7 +101,7 @@ def text_in(content: list[dict[str, Any]]) -> str:
 
 
 @pytest.mark.slow
-def test_a_teammate_killed_while_it_waits_to_retry_loses_no_turn(project: Project) -> None:
+def test_a_teammate_killed_while_it_waits_to_retry_does_not_lose_its_turn(project: Project) -> None:
     """The service asked for a minute, which is cut to two seconds; the new process waits, too."""
     project.server.faults.push(Status(429, retry_after=60))
     project.write("team.toml", "[model]\nretry_seconds = 2\n")

@@ -51,7 +51,7 @@ def test_teammates_cannot_spawn_and_the_lead_cannot_be_spawned(led: Project) -> 
     assert "'lead' cannot be a teammate's name" in refused.complaint
 
 
-def test_the_chat_shows_words_calls_and_mail_and_the_team_outlives_it(led: Project) -> None:
+def test_the_chat_shows_text_calls_and_mail_and_the_team_outlives_it(led: Project) -> None:
     """Its input is a pipe, so that a script may talk too."""
     led.stage.play(
         "lead",
@@ -125,7 +125,7 @@ def test_a_prompt_is_answered_once_the_team_is_idle(led: Project) -> None:
     assert led.do("teamctl", "wait", "--all") == "lead is idle\nal is idle\n"
 
 
-def test_words_of_a_subagent_are_not_shown_as_words_of_the_lead(led: Project) -> None:
+def test_text_of_a_subagent_is_not_shown_as_text_of_the_lead(led: Project) -> None:
     led.stage.play("subagent", say("The answer is 42."))
     led.stage.play("lead", use(("task", {"prompt": "Find it."})), say("I know it now."))
     shown = led.do("teamctl", "chat", stdin="What is it?\n")
@@ -134,7 +134,7 @@ def test_words_of_a_subagent_are_not_shown_as_words_of_the_lead(led: Project) ->
 
 
 @pytest.mark.slow
-def test_a_subagent_that_is_killed_with_its_lead_answers_as_interrupted(led: Project) -> None:
+def test_a_subagent_that_is_killed_with_its_lead_is_reported_as_interrupted(led: Project) -> None:
     led.stage.play("subagent", use(("bash", {"command": "echo > begun; sleep 1000"})))
     led.stage.play("lead", use(("task", {"prompt": "Wait."})), say("It was interrupted."))
     chat = led.begin("teamctl", "chat", "Go.", stdout=-1)
@@ -179,7 +179,7 @@ def test_after_a_refusal_the_lead_starts_a_new_conversation(led: Project) -> Non
     assert len(led.records("lead", "opened")) == 2
 
 
-def test_only_the_first_words_of_a_fresh_chat_start_a_new_conversation(led: Project) -> None:
+def test_only_the_first_prompt_of_a_fresh_chat_starts_a_new_conversation(led: Project) -> None:
     led.do("teamctl", "chat", "Before.")
     led.wait_for("lead", "idle")
     led.do("teamctl", "chat", "--fresh", stdin="One.\nTwo.\n")
@@ -187,7 +187,7 @@ def test_only_the_first_words_of_a_fresh_chat_start_a_new_conversation(led: Proj
     assert ("Before." in last, "One." in last, "Two." in last) == (False, True, True)
 
 
-def test_the_lead_keeps_another_model_until_it_is_shut_down(led: Project) -> None:
+def test_the_lead_keeps_a_model_chosen_at_the_chat_until_it_is_shut_down(led: Project) -> None:
     usual, other = "claude-sonnet-5-5", "claude-opus-5-5"
 
     def models() -> list[str]:

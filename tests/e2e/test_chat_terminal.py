@@ -43,7 +43,7 @@ def terminal(led: Project) -> Iterator[Terminal]:
 
 
 @pytest.mark.slow
-def test_unprompted_words_of_the_lead_appear_above_the_typed_line(
+def test_unprompted_text_from_the_lead_appears_above_the_typed_line(
     terminal: Terminal,
 ) -> None:
     """If half a line were flushed, the prompt would be drawn over it."""
@@ -116,7 +116,7 @@ def test_commands_are_completed_and_answer_a_request(led: Project, terminal: Ter
 
 
 @pytest.mark.slow
-def test_below_the_typed_line_is_the_work_and_the_line_is_kept_and_sent(led: Project) -> None:
+def test_current_work_is_shown_below_the_typed_line_which_is_kept_and_sent(led: Project) -> None:
     """In the middle of a turn, in a narrow window too."""
     command = "until [ -e go ]; do sleep 0.1; done"
     led.stage.play("lead", use(("bash", {"command": command})), say("**Done.**"), say("Yes?"))

@@ -135,7 +135,7 @@ def test_a_prompt_that_is_too_long_does_not_stop_a_teammate(tmp_path: Path) -> N
         assert "paused" not in project.mail("lead")
 
 
-def test_a_giant_mail_does_not_stop_a_teammate(cramped: Project) -> None:
+def test_a_giant_message_does_not_stop_a_teammate(cramped: Project) -> None:
     cramped.stage.act("alice", lambda _: say("Read."))
     cramped.start()
     giant = "Sum up: " + "word " * 200_000

@@ -158,7 +158,7 @@ def test_a_teammate_with_a_lost_copy_does_not_continue_in_the_shared_folder(
 
 
 @pytest.mark.slow
-def test_a_difference_is_paged_and_coloured_as_in_the_persons_git(
+def test_a_diff_is_paged_and_coloured_as_by_the_persons_git(
     project: Project, repository: Path
 ) -> None:
     """Hostile characters in it are shown, and have no effect on the terminal."""

@@ -109,7 +109,7 @@ def test_a_killed_copy_process_leaves_nothing_behind(
 
 
 @pytest.mark.slow
-def test_after_a_killed_supervisor_the_next_spawn_makes_the_copy(
+def test_after_the_supervisor_is_killed_the_next_spawn_makes_the_copy(
     project: Project, repository: Path, brake: Brake
 ) -> None:
     brake.pull(POINTS[1])

@@ -100,7 +100,7 @@ def test_a_refusal_is_one_sentence_and_writes_nothing(
 
 
 @pytest.mark.parametrize(("call", "sentence"), MISUSED, ids=[call for call, _ in MISUSED])
-def test_wrong_usage_is_exit_code_2(call: str, sentence: str, still: Project) -> None:
+def test_wrong_usage_exits_with_code_2(call: str, sentence: str, still: Project) -> None:
     misused = still.run(*call.split())
     assert misused.status == 2
     assert sentence in misused.stderr
@@ -108,7 +108,7 @@ def test_wrong_usage_is_exit_code_2(call: str, sentence: str, still: Project) ->
     assert misused.stdout == ""
 
 
-def test_text_that_no_mail_can_hold_is_refused_with_advice(still: Project) -> None:
+def test_text_that_mail_cannot_contain_is_refused_with_advice(still: Project) -> None:
     for text, sentence in (
         ("a\0b", "a message cannot hold a NUL character; leave it out"),
         ("x" * 1_100_000, "over the limit of 1048576; put the text into a file and send its path"),
@@ -153,7 +153,7 @@ def test_without_teamd_only_commands_that_need_it_are_refused(still: Project) ->
 
 
 @pytest.mark.parametrize(("text", "sentences"), MISTAKEN)
-def test_a_wrong_team_toml_is_refused_with_all_its_mistakes(
+def test_an_invalid_team_toml_is_refused_with_a_list_of_all_its_mistakes(
     text: bytes, sentences: list[str], project: Project
 ) -> None:
     (project.folder / "team.toml").write_bytes(text)

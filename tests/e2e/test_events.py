@@ -116,7 +116,7 @@ def test_a_crash_and_its_consequences_are_reported(project: Project, out: Path) 
     assert "teamd_started" in kinds(later, "teamd")
 
 
-def test_looking_does_not_change_an_inbox_and_reports_mail_once(
+def test_watching_events_does_not_change_an_inbox_and_reports_mail_once(
     project: Project, out: Path
 ) -> None:
     """Including mail that its reader holds, which is delivered again later."""

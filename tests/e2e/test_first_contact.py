@@ -72,7 +72,7 @@ def test_an_empty_task_is_refused(project: Project) -> None:
         (("task", "add", "Fix", "it"), "task add 'Fix it'"),
     ],
 )
-def test_text_without_quotes_is_shown_with_them(
+def test_a_call_without_quotes_is_refused_with_the_quoted_call(
     project: Project, words: tuple[str, ...], better: str
 ) -> None:
     refused = project.run("teamctl", *words)
@@ -95,7 +95,7 @@ def test_init_in_a_subfolder_names_the_scope_of_its_file(project: Project) -> No
     assert project.run("teamctl", "init").stderr == ""
 
 
-def test_delete_asks_on_a_terminal(project: Project) -> None:
+def test_delete_asks_for_confirmation_on_a_terminal(project: Project) -> None:
     project.ask_no_service()
     for answer, there in (("n", True), ("y", False)):
         if not project.paths.home.joinpath(".teams", "web").exists():

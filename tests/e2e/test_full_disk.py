@@ -26,7 +26,7 @@ def still(project: Project) -> Project:
     return project
 
 
-def test_a_short_write_leaves_no_half_line(still: Project) -> None:
+def test_a_short_write_leaves_no_partial_line(still: Project) -> None:
     """A limit on file sizes imitates a disk that fills up in the middle of a line."""
     still.do("teamctl", "send", "ann", "x" * 700)
     before = still.mail("ann")
@@ -68,7 +68,7 @@ def _fill(filler: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_full_disk_causes_refusals_and_no_harm(small_disk: Path, project: Project) -> None:
+def test_a_full_disk_causes_refusals_but_no_damage(small_disk: Path, project: Project) -> None:
     """Teamd and idle teammates survive, and continue once there is space."""
     pid = project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.", "--wait")

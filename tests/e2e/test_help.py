@@ -35,7 +35,7 @@ def shown_on_terminal(project: Project, **variables: str) -> tuple[str, bytes]:
         return terminal.shown, terminal._raw
 
 
-def test_help_without_a_topic_lists_each_with_a_line(project: Project) -> None:
+def test_help_without_a_topic_lists_each_topic_on_one_line(project: Project) -> None:
     *lines, blank, hint = project.do("teamctl", "help").splitlines()
     assert [line.split()[0] for line in lines] == topics()
     assert [line.split(maxsplit=1)[1] for line in lines] == list(map(title_of, topics()))
@@ -51,7 +51,7 @@ def test_help_for_a_command_is_its_own_help_text(project: Project) -> None:
     assert project.do("teamctl", "help", "resume") == project.do("teamctl", "resume", "--help")
 
 
-def test_another_word_is_searched_and_nothing_found_is_refused(project: Project) -> None:
+def test_any_other_word_is_searched_for_and_refused_if_nothing_is_found(project: Project) -> None:
     assert "FROM python:" in project.do("teamctl", "help", "docker")
     ended = project.run("teamctl", "help", "limts")
     assert (ended.status, ended.stdout) == (1, "")
@@ -79,7 +79,7 @@ def test_on_a_terminal_a_topic_is_paged_and_styled(project: Project) -> None:
     assert COLOUR in raw
 
 
-def test_without_colour_a_topic_is_still_laid_out(project: Project) -> None:
+def test_without_colour_a_topic_is_still_formatted(project: Project) -> None:
     text, raw = shown_on_terminal(project, NO_COLOR="1")
     assert "## Set limits" not in text
     assert BOLD in raw
@@ -111,7 +111,7 @@ def test_manual_pages_are_written(project: Project) -> None:
     assert sorted(listed) == [str(folder / page) for page in pages]
 
 
-def test_manual_pages_need_a_folder_and_no_topic(project: Project) -> None:
+def test_manual_pages_require_a_folder_and_accept_no_topic(project: Project) -> None:
     refused = project.run("teamctl", "help", "limits", "--man", "man")
     assert refused.status == 2
     assert "--man writes all pages: give no TOPIC with it" in refused.stderr

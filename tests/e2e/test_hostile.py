@@ -19,7 +19,7 @@ DAMAGED = '{"batch": "x\n{}\n'  # taken mail that is not readable
 
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", ["1>&-", "0<&- 1>&- 2>&-"])
-def test_teamd_starts_whichever_descriptors_the_shell_has_closed(
+def test_teamd_starts_regardless_of_which_descriptors_the_shell_has_closed(
     project: Project, closed: str
 ) -> None:
     """The readiness pipe must not get the descriptor number of standard output."""
@@ -64,7 +64,7 @@ def test_a_full_output_is_reported_in_one_sentence_with_the_outcome(
     )
 
 
-def test_a_damaged_roster_is_kept_aside_and_rewritten(project: Project) -> None:
+def test_a_damaged_roster_is_set_aside_and_rewritten(project: Project) -> None:
     project.stage.play("ann", say("Noted."), say("It was blue."))
     project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Remember: blue.", "--wait")
@@ -122,7 +122,7 @@ def test_a_newer_roster_is_refused_at_once_and_left_alone(project: Project) -> N
     assert not project.paths.inbox("ann").exists(), "a refused spawn leaves no prompt behind"
 
 
-def test_a_team_whose_directory_was_removed_ends(project: Project) -> None:
+def test_a_team_ends_when_its_directory_is_removed(project: Project) -> None:
     """It would be unreachable, and a new team would take its place."""
     pid = project.start()
     project.do("teamctl", "spawn", "ann", "clerk", "Go.", "--wait")
@@ -147,7 +147,7 @@ def test_a_named_team_directory_is_created_with_its_parents(project: Project) ->
 
 
 @pytest.mark.slow
-def test_one_damaged_file_hides_no_teammate_and_is_reported(project: Project) -> None:
+def test_one_damaged_file_does_not_hide_any_teammate_and_is_reported(project: Project) -> None:
     """Its teammate is restarted again and again: the fault may pass, but must be reported."""
     project.start()
     for name in ("ann", "bob"):
@@ -176,7 +176,7 @@ def test_one_damaged_file_hides_no_teammate_and_is_reported(project: Project) ->
     project.do("teamctl", "send", "bob", "Are you there?", "--wait")
 
 
-def test_a_message_is_sent_although_it_is_unknown_whether_teamd_runs(project: Project) -> None:
+def test_a_message_is_sent_even_if_it_is_unknown_whether_teamd_is_running(project: Project) -> None:
     """A failed check must not look like a failed send: the caller would send it once more."""
     project.enlist("ann")
     project.paths.supervisor.mkdir()
@@ -185,7 +185,7 @@ def test_a_message_is_sent_although_it_is_unknown_whether_teamd_runs(project: Pr
     assert project.mail("ann").count("hi") == 2
 
 
-def test_a_start_over_damaged_files_works_and_reports_them(project: Project) -> None:
+def test_teamd_starts_with_damaged_files_and_reports_them(project: Project) -> None:
     """The disk has lost the beginning of the supervisor's own taken mail."""
     paths = project.paths
     project.start()

@@ -44,7 +44,7 @@ def put(project: Project, to: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(("to", "options"), [("ann", ["ann"]), ("lead", ["--peek"])])
-def test_following_without_taking_shows_a_line_without_an_id_once(
+def test_following_shows_a_line_without_an_id_once_even_if_mail_is_not_taken(
     ann: Project, to: str, options: list[str]
 ) -> None:
     seen = ann.root / "seen"
@@ -123,7 +123,7 @@ def test_two_simultaneous_readers_do_not_show_the_same_mail(ann: Project) -> Non
 
 
 @pytest.mark.slow
-def test_a_stopped_reader_is_named_to_the_next_reader(ann: Project) -> None:
+def test_a_stopped_reader_is_reported_to_the_next_reader(ann: Project) -> None:
     ann.do("teamctl", "send", "lead", "Ready.", "--from", "ann")
     ann.paths.reading.touch()
     with holding(ann.paths.reading):
@@ -203,7 +203,7 @@ def test_mail_held_by_a_killed_reader_is_read_together_with_the_rest(project: Pr
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_mail_kept_by_a_killed_reader_hides_no_later_mail(
+def test_mail_kept_by_a_killed_reader_does_not_hide_later_mail(
     project: Project, options: tuple[str, ...]
 ) -> None:
     """The reader was killed after it showed a batch, so that batch has no new mail."""

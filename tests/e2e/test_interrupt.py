@@ -39,7 +39,9 @@ def told(project: Project, name: str, text: str) -> int:
     return sum(one["content"] == text for one in mails)
 
 
-def test_a_command_ends_within_a_second_and_the_text_is_read_next(team: Project) -> None:
+def test_an_interrupted_command_ends_within_a_second_and_the_text_is_read_next(
+    team: Project,
+) -> None:
     runs(team, "anna")
     begun = time.monotonic()
     assert team.do("teamctl", "interrupt", "anna", INSTEAD) == (
@@ -87,7 +89,9 @@ def test_a_teammate_that_is_shut_down_is_neither_interrupted_nor_paused(team: Pr
         )
 
 
-def test_a_command_takes_several_names_and_one_failure_stops_no_other(team: Project) -> None:
+def test_a_command_takes_several_names_and_one_failure_does_not_stop_the_others(
+    team: Project,
+) -> None:
     for name in ("nina", "nora"):
         team.do("teamctl", "spawn", name, "coder", "Work.", "--wait")
     paused = team.run("teamctl", "pause", "nina", "nobody", "nora")

@@ -22,7 +22,7 @@ def test_fresh_starts_a_new_conversation_and_keeps_the_old_on_disk(team: Project
     assert "An old task." in team.paths.transcript("nora").read_text()
 
 
-def test_the_server_gets_the_model_of_spawn(team: Project) -> None:
+def test_the_server_gets_the_model_given_to_spawn(team: Project) -> None:
     """Ignored models are a frequent complaint about the nearest product."""
     team.do("teamctl", "spawn", "olga", "clerk", "Go.", "--model", "claude-haiku-5-5", "--wait")
     team.do("teamctl", "spawn", "otto", "clerk", "Go.", "--wait")
@@ -130,7 +130,7 @@ def test_the_calls_of_one_wake_include_those_of_its_foreground_subagents(
     assert project.records("lead", "ended")[-1]["outcome"] == "limit"
 
 
-def test_a_background_subagent_has_its_own_calls_of_a_wake(project: Project) -> None:
+def test_a_background_subagent_has_its_own_limit_of_calls_per_wake(project: Project) -> None:
     """It outlasts the wake that started it, whose own limit stays the same."""
     project.write("team.toml", "[limits]\ncalls_per_wake = 2\n")
     task = ("task", {"prompt": "Look around for ever.", "background": True})

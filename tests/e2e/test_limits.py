@@ -115,7 +115,7 @@ def last_refusal(project: Project, name: str) -> Any:
         pytest.param("team_usd", 0.15, marks=pytest.mark.long),
     ],
 )
-def test_an_endless_game_ends_within_one_call_of_its_limit(
+def test_an_endless_exchange_ends_within_one_call_of_its_limit(
     key: str, most: float, project: Project
 ) -> None:
     """The limit must never be exceeded, and allow every call that fits.
@@ -157,7 +157,7 @@ def test_an_endless_game_ends_within_one_call_of_its_limit(
 
 
 @pytest.mark.slow
-def test_a_limit_below_one_call_is_refused_with_the_figure(project: Project) -> None:
+def test_a_limit_below_the_cost_of_one_call_is_refused_with_the_figures(project: Project) -> None:
     """Otherwise every teammate would pause before its first call."""
     configure(project, {"team_usd": 0.001})
     words = (
@@ -226,7 +226,9 @@ def test_a_teammate_paused_at_a_limit_stays_paused_and_the_lead_is_told_once(
 
 
 @pytest.mark.slow
-def test_a_limit_of_the_team_that_stops_several_is_raised_once_for_all(project: Project) -> None:
+def test_a_team_limit_that_stops_several_teammates_needs_to_be_raised_only_once(
+    project: Project,
+) -> None:
     use_up(project, "ann")
     limited(project, {"team_tokens": ROOM_FOR_ONE["teammate_tokens"]})
     project.run("teamctl", "spawn", "bob", "coder", "Go.", "--wait")
@@ -338,7 +340,7 @@ def test_a_spawn_works_after_a_reload_has_raised_the_limit(project: Project) -> 
     assert "Something else." in project.asked("ann", least=1)[-1].asked.last_text
 
 
-def test_a_team_limit_that_was_raised_for_one_is_raised_for_all(project: Project) -> None:
+def test_raising_a_team_limit_for_one_teammate_raises_it_for_all(project: Project) -> None:
     """Even for processes forked under the old limit."""
     configure(project, {"team_tokens": 22_000})
     project.start()

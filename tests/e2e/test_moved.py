@@ -90,7 +90,7 @@ def test_a_team_that_was_moved_while_running_can_be_stopped_from_the_new_folder(
     assert_ends(project, new)
 
 
-def test_a_teamd_whose_team_was_moved_ends_when_it_is_woken(project: Project, new: Path) -> None:
+def test_a_teamd_whose_team_was_moved_ends_when_it_next_wakes(project: Project, new: Path) -> None:
     """Mail in the new folder wakes it, and it sees that its own folder is gone."""
     populated(project)
     project.folder.rename(new)

@@ -64,7 +64,7 @@ def test_a_closed_pipe_is_not_an_error(team: Project) -> None:
     assert ended.stdout.splitlines()[-1] == "0 0"
 
 
-def test_ctrl_c_ends_a_following_command_silently(team: Project) -> None:
+def test_ctrl_c_silently_ends_a_command_that_runs_with_follow(team: Project) -> None:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with team.begin("teamctl", "logs", "teamd", "--follow", **pipes) as following:
         assert following.stdout is not None

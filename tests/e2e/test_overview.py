@@ -51,7 +51,7 @@ def at_a_question(project: Project) -> str:
 
 
 @pytest.mark.slow
-def test_running_work_is_shown_and_a_killed_teammate_does_nothing(project: Project) -> None:
+def test_running_work_is_shown_and_no_longer_shown_after_a_kill(project: Project) -> None:
     project.stage.play("ann", use(("bash", {"command": "sleep 1000"})), say("Done."))
     project.start()
     project.do("teamctl", "spawn", "ann", "coder", "Go.")
@@ -88,7 +88,7 @@ def test_an_unreachable_server_is_reported_and_a_pause_shows_its_end(
 
 
 @pytest.mark.slow
-def test_a_permission_request_is_on_top_with_the_command_that_answers_it(
+def test_a_permission_request_is_shown_at_the_top_with_the_command_that_answers_it(
     project: Project,
 ) -> None:
     request = at_a_question(project)

@@ -18,7 +18,7 @@ TRAPS: Final = (
 
 
 @pytest.mark.slow
-def test_a_pythonpath_that_names_the_project_replaces_no_module(project: Project) -> None:
+def test_a_pythonpath_that_names_the_project_does_not_replace_any_module(project: Project) -> None:
     """Neither in the installed commands nor in the processes that they start."""
     for name in TRAPS:
         project.write(name, TRAP)

@@ -63,7 +63,7 @@ def test_nothing_is_done_before_the_plan_is_approved_and_everything_after(
 
 
 @pytest.mark.slow
-def test_a_declared_teammate_may_work_by_plan(project: Project) -> None:
+def test_a_declared_teammate_can_be_made_to_wait_for_approval_of_its_plan(project: Project) -> None:
     project.write(
         "team.toml",
         '[[teammate]]\nname = "ida"\nrole = "coder"\nprompt = "Go."\nplan = true\n',

@@ -82,7 +82,7 @@ def test_rotated_orphaned_and_temporary_files_are_removed_and_reported(project: 
     assert project.do("teamctl", "prune") == "nothing to remove\n"
 
 
-def test_one_kind_alone_can_be_chosen(project: Project) -> None:
+def test_a_single_kind_of_file_can_be_chosen(project: Project) -> None:
     stay, go = furnish(project)
     project.do("teamctl", "prune", "--transcripts")
     assert {path for path in go if not path.exists()} == {project.paths.transcript("old")}
@@ -94,7 +94,7 @@ def test_one_kind_alone_can_be_chosen(project: Project) -> None:
     assert all(path.exists() for path in stay)
 
 
-def test_files_younger_than_the_given_days_stay(project: Project) -> None:
+def test_files_younger_than_the_given_number_of_days_are_kept(project: Project) -> None:
     _, go = furnish(project)
     young = left(project.paths.transcript("young"), days=0.9)
     assert project.do("teamctl", "prune", "--older-than", "3") == "nothing to remove\n"

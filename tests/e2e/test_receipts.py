@@ -91,7 +91,7 @@ def test_mail_to_the_person_counts_as_delivered_when_it_was_read(team: Project) 
     assert "; shown to you 2" in team.do("teamctl", "trace", "ci-1")
 
 
-def test_trace_shows_the_way_of_a_message_from_send_to_conversation(team: Project) -> None:
+def test_trace_shows_the_path_of_a_message_from_send_to_conversation(team: Project) -> None:
     team.do("teamctl", "spawn", "tom", "coder", "Go.", "--wait")
     sent = json.loads(team.do("teamctl", "send", "tom", "Hi.", "--json", "--wait"))
     assert (sent["to"], sent["delivered"]) == ("tom", True)
@@ -144,14 +144,14 @@ def test_an_id_is_also_compared_with_mail_that_its_reader_has_taken(project: Pro
     assert (refused.status, refused.complaint) == (1, OTHER.format("ann"))
 
 
-def test_a_rejected_message_may_be_sent_in_other_words(project: Project) -> None:
+def test_a_rejected_message_can_be_reworded_and_sent_with_the_same_id(project: Project) -> None:
     project.enlist("ann")
     rejected = {"id": "1", "from": "lead", "content": "Crash."}
     project.paths.rejected("ann").write_text(f"{json.dumps(rejected)}\n")
     project.do("teamctl", "send", "ann", "Do not crash.", "--id", "1")
 
 
-def test_lowering_a_limit_loses_no_mail_that_was_sent_before(project: Project) -> None:
+def test_lowering_a_limit_does_not_lose_mail_that_was_sent_before(project: Project) -> None:
     """Its sending was confirmed; later mail is refused when it is sent."""
     project.enlist("ann")
     for receiver in ("ann", "lead"):

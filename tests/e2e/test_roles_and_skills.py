@@ -50,7 +50,7 @@ def test_a_role_file_drops_tools_of_any_kind(team: Project) -> None:
     assert not team.member("carl")
 
 
-def test_basic_tools_are_five_and_a_shutdown_needs_no_answer(project: Project) -> None:
+def test_there_are_five_basic_tools_and_a_shutdown_needs_no_answer(project: Project) -> None:
     """A small model cannot answer requests, so teamd approves once the teammate is idle."""
     project.write("team.toml", '[model]\ntools = "basic"\n')
     project.start()
@@ -69,7 +69,7 @@ def test_basic_tools_are_five_and_a_shutdown_needs_no_answer(project: Project) -
     assert (refused.status, refused.complaint) == (1, NO_PLAN.format(name="tony"))
 
 
-def test_the_model_of_spawn_overrides_that_of_the_role(team: Project) -> None:
+def test_the_model_given_to_spawn_overrides_that_of_the_role(team: Project) -> None:
     team.write(".team/agents/clerk.md", "---\nmodel: opus\n---\nBe brief.\n")
     team.do("teamctl", "spawn", "c1", "clerk", "Go.", "--model", "claude-haiku-5-5", "--wait")
     assert team.asked("c1")[-1].body["model"] == "claude-haiku-5-5"

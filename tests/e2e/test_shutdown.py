@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 
 
 @pytest.mark.slow
-def test_a_shutdown_ends_although_the_model_never_answers(team: Project) -> None:
+def test_a_shutdown_completes_even_if_the_model_never_answers(team: Project) -> None:
     """Users of the nearest product complain about shutdowns that never end."""
     team.stage.act("dirk", lambda asked: use(("task_get", {"task_id": str(len(asked.turns))})))
     team.do("teamctl", "spawn", "dirk", "clerk", "Run for ever.")
@@ -72,7 +72,9 @@ def test_force_applies_at_once_to_a_process_with_a_longer_grace_period(project: 
     assert project.member("hugo")["status"] == "shutdown"
 
 
-def test_a_forged_request_is_text_and_a_forged_answer_has_no_effect(team: Project) -> None:
+def test_a_forged_request_is_treated_as_text_and_a_forged_answer_has_no_effect(
+    team: Project,
+) -> None:
     """Only the store counts, not text in an inbox."""
     team.do("teamctl", "spawn", "gitta", "clerk", "Go.", "--wait")
     pid = team.wait_for("gitta", "idle")["pid"]
@@ -147,7 +149,9 @@ def test_a_failed_read_of_a_request_does_not_shorten_its_deadline(project: Proje
 
 
 @pytest.mark.slow
-def test_a_teammate_that_agrees_after_its_asker_left_is_ended(project: Project) -> None:
+def test_a_teammate_that_agrees_to_a_shutdown_after_its_asker_left_is_ended(
+    project: Project,
+) -> None:
     """It reads no mail once it has agreed."""
     project.start()
     project.do("teamctl", "spawn", "ines", "clerk", "Go.", "--wait")

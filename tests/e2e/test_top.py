@@ -87,7 +87,7 @@ def test_a_request_appears_is_answered_with_one_key_and_vanishes_when_answered_e
         window.press("q")
 
 
-def test_a_request_rings_once(project: Project) -> None:
+def test_a_request_rings_the_bell_once(project: Project) -> None:
     project.write("team.toml", RULES)
     project.start()
     terminal = opened_top(project)
@@ -129,7 +129,7 @@ def _text(project: Project, name: str) -> str:
 
 @pytest.mark.tmux
 @pytest.mark.parametrize("keys", [("Enter", "Right"), ("Left",)], ids=["teammate", "team"])
-def test_a_frozen_top_delays_no_delivery(project: Project, keys: tuple[str, ...]) -> None:
+def test_a_frozen_top_does_not_delay_delivery(project: Project, keys: tuple[str, ...]) -> None:
     """Otherwise a lock that top holds would be held as long as it is stopped."""
     project.start()
     project.do("teamctl", "spawn", "alice", "coder", "Wait.")

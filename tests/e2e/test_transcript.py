@@ -56,7 +56,7 @@ def words(project: Project, *argv: str) -> list[str]:
     return [one for line in lines for one in texts if line.endswith(one)]
 
 
-def test_the_last_entries_and_those_since_a_time(two: Project) -> None:
+def test_the_last_entries_or_those_since_a_time_can_be_shown(two: Project) -> None:
     assert words(two, "ann", "-n", "2") == ["A2", "bash: make", "built"]
     assert words(two, "ann", "--since", "1h") == ["A2", "bash: make", "built"]
     assert words(two, "ann", "--since", "1h", "-n", "1") == ["bash: make", "built"]
@@ -157,7 +157,7 @@ def test_colors_are_optional(two: Project, variables: dict[str, str], expected: 
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="the kernel limits the command's time")
-def test_a_hundred_megabytes_open_within_a_second(project: Project) -> None:
+def test_a_transcript_of_a_hundred_megabytes_opens_within_a_second(project: Project) -> None:
     """A terminal shows the end, and only that part is read: in CPU time, for a busy machine."""
     project.enlist("ann")
     use = {"type": "tool_use", "id": "1", "name": "bash", "input": {"command": "ls"}}

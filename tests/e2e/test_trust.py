@@ -30,7 +30,9 @@ def confirms(project: Project, *words: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_loosening_settings_are_printed_and_apply_from_the_next_reload(project: Project) -> None:
+def test_settings_that_loosen_restrictions_are_printed_and_apply_from_the_next_reload(
+    project: Project,
+) -> None:
     file = project.write("team.toml", MINE, trusted=False)
     started = project.run("teamd", "start")
     assert (started.status, started.stderr.count("teamd: not in force until you confirm")) == (0, 1)
@@ -66,7 +68,9 @@ def test_resume_mentions_a_raised_limit_that_waits_for_trust(project: Project) -
     project.do("teamctl", "spawn", "ann", "coder", "Go.")
     project.wait_for("ann", "paused")
     file = project.write(
-        "team.toml", "[model]\nmax_tokens = 100\n[limits]\nteammate_tokens = 900000\n", trusted=False
+        "team.toml",
+        "[model]\nmax_tokens = 100\n[limits]\nteammate_tokens = 900000\n",
+        trusted=False,
     )
     refused = project.run("teamctl", "resume", "ann")
     assert refused.status == 1
@@ -79,7 +83,9 @@ def test_resume_mentions_a_raised_limit_that_waits_for_trust(project: Project) -
     project.wait_for("ann", "idle", turns=1)
 
 
-def test_a_failed_start_gives_its_reason_and_no_waiting_settings(project: Project) -> None:
+def test_a_failed_start_gives_its_reason_and_does_not_list_waiting_settings(
+    project: Project,
+) -> None:
     """A command that starts teamd implicitly, such as a spawn, passes on its last line."""
     project.write("team.toml", f'{MINE}[team]\nname = "web"\n', trusted=False)
     (project.folder / ".teams" / "web").mkdir(parents=True, mode=0o700)

@@ -64,14 +64,14 @@ def test_markdown_becomes_elements(page: Browser, text: str, html: str) -> None:
     assert page.run(RENDER, text)["html"] == html
 
 
-def test_an_address_of_the_web_is_a_link_that_shows_its_target(page: Browser) -> None:
+def test_a_web_address_becomes_a_link_that_shows_its_target(page: Browser) -> None:
     for text in ("see https://example.org/a?b=c.", "[docs](https://example.org/a?b=c)"):
         found = page.run(RENDER, text)
         assert found["links"] == [["https:", "noopener noreferrer", "_blank"]]
         assert 'title="https://example.org/a?b=c' in found["html"]
 
 
-def test_no_text_becomes_anything_but_harmless_elements(page: Browser) -> None:
+def test_text_only_ever_becomes_harmless_elements(page: Browser) -> None:
     """Random mixtures of markdown and HTML, and of cut and nested pieces."""
     chance = random.Random(46)
     pieces = [
@@ -92,7 +92,7 @@ def test_no_text_becomes_anything_but_harmless_elements(page: Browser) -> None:
 @pytest.mark.parametrize(
     "text", ["`a" * 20_000, "[" * 40_000, "**a" * 15_000, "> " * 20_000, "*_" * 20_000, "- " * 9000]
 )
-def test_markdown_of_a_hostile_text_is_fast(page: Browser, text: str) -> None:
+def test_hostile_markdown_is_rendered_quickly(page: Browser, text: str) -> None:
     began = time.monotonic()
     page.run(RENDER, text)
     assert time.monotonic() - began < 5
@@ -273,7 +273,7 @@ def test_an_idle_member_takes_one_line_on_a_phone(page: Browser) -> None:
     assert "idle" in page.text
 
 
-def test_the_traffic_of_mail_is_drawn_and_finds_a_member(page: Browser) -> None:
+def test_mail_traffic_is_drawn_and_a_click_on_a_member_searches_for_it(page: Browser) -> None:
     page.go("mail")
     page.see("Who writes to whom")
     page.see("lead → alice: ")
@@ -299,7 +299,7 @@ def background(page: Browser) -> Any:
     return page.run("return getComputedStyle(document.body).backgroundColor")
 
 
-def test_colours_follow_the_system_until_one_is_chosen(page: Browser) -> None:
+def test_the_colour_scheme_follows_the_system_until_the_person_chooses_one(page: Browser) -> None:
     page.prefer(dark=True)
     dark = background(page)
     page.prefer(dark=False)

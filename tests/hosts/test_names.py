@@ -185,7 +185,7 @@ def test_a_broadcast_reaches_all_hosts(town: Hosts) -> None:
 
 
 @pytest.mark.slow
-def test_without_a_broker_mail_waits_commands_fail_and_hosts_show_since_when(
+def test_without_a_broker_mail_waits_and_commands_fail_and_hosts_shows_since_when(
     town: Hosts,
 ) -> None:
     """One test for all, because it kills the broker that the other tests use."""

@@ -52,7 +52,7 @@ AIMED: Final = frozenset(Place) - {Place.ELSEWHERE}  # a kill at ELSEWHERE may h
         pytest.param(LONG, "2", id="long", marks=[pytest.mark.long, pytest.mark.timeout(1800)]),
     ],
 )
-def test_random_kills_neither_lose_nor_double_a_message(
+def test_random_kills_neither_lose_nor_duplicate_a_message(
     project: Project, plan: dict[Place, int], seed: str
 ) -> None:
     """Every message reported as sent is in the receiver's conversation exactly once.

@@ -152,7 +152,7 @@ def mend(both: Repositories) -> None:
     (both.work / "app.py").write_text("def double(n):\n    return 2 * n\n")
 
 
-def test_true_work_passes_and_its_place_is_removed(both: Repositories) -> None:
+def test_genuine_work_passes_and_the_folder_of_its_check_is_removed(both: Repositories) -> None:
     mend(both)
     (both.work / "README").write_text("new")
     assert both.passes()
@@ -193,7 +193,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_changes_of_protected_files_count_neither_for_nor_against_the_work(
+def test_changes_to_protected_files_count_neither_for_nor_against_the_work(
     both: Repositories, lie: str
 ) -> None:
     subprocess.run(["sh", "-ec", LIES[lie]], cwd=both.work, check=True)
@@ -226,7 +226,7 @@ def test_a_planted_program_is_not_on_the_path(both: Repositories) -> None:
     assert attempt.status == 127
 
 
-def test_work_without_a_common_history_is_checked_too(both: Repositories) -> None:
+def test_work_that_shares_no_history_with_the_base_is_checked_too(both: Repositories) -> None:
     git(both.work, "checkout", "-q", "--orphan", "other")
     mend(both)
     assert both.passes()
@@ -268,7 +268,7 @@ def test_work_is_committed_while_its_teammate_still_writes(
     assert changed.split() == [".gitattributes", "early"]
 
 
-def test_work_is_committed_though_find_cannot_enter_a_folder(
+def test_work_is_committed_even_if_find_cannot_enter_a_folder(
     both: Repositories, tmp_path: Path
 ) -> None:
     """It also fails if a folder vanishes under it, as those of other claims do."""

@@ -99,7 +99,7 @@ def test_editing_protected_files_does_not_make_a_check_pass(scene: Scene) -> Non
     assert git(scene.folder, "show", "HEAD:tests/expected.txt") == "one"
 
 
-def test_work_that_no_commit_contains_is_not_proven(scene: Scene) -> None:
+def test_work_that_cannot_be_committed_does_not_pass_its_check(scene: Scene) -> None:
     mend(scene)
     make_repository(scene.folder / "lib")
     attempt = scene.judge()

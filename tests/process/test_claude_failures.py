@@ -157,7 +157,7 @@ def test_a_prompt_that_is_too_long_is_reported() -> None:
     ("command", "words"),
     [("false", "exited with 1"), ("true", "printed nothing"), ("printf 'a\\nb'", "cannot be one")],
 )
-def test_a_key_command_without_a_key_is_reported(command: str, words: str) -> None:
+def test_a_key_command_that_prints_no_key_is_reported(command: str, words: str) -> None:
     with StrictServer(by_name({})) as server:
         assert words in told(server.url, key_command=command)
 
@@ -230,7 +230,7 @@ def test_a_refusal_within_a_stream_is_not_retried(kind: str) -> None:
 
 
 @pytest.mark.parametrize("after", [None, 4])
-def test_a_silent_server_ends_in_a_timeout(after: int | None) -> None:
+def test_a_silent_server_causes_a_timeout(after: int | None) -> None:
     with StrictServer(by_name({})) as server:
         server.faults.push(Stall(after=after))
         with pytest.raises(TransientError):
@@ -238,7 +238,7 @@ def test_a_silent_server_ends_in_a_timeout(after: int | None) -> None:
 
 
 @pytest.mark.parametrize("after", [0, 4])
-def test_a_server_that_only_pings_ends_in_a_timeout(after: int) -> None:
+def test_a_server_that_only_sends_pings_causes_a_timeout(after: int) -> None:
     """A connection that only stays alive would block a teammate for ever."""
     with StrictServer(by_name({})) as server:
         server.faults.push(Pings(after=after))

@@ -101,7 +101,7 @@ async def socks_proxy() -> AsyncIterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("scheme", ["socks5", "socks5h"])
-def test_a_socks_proxy_of_the_environment_is_used(
+def test_a_socks_proxy_from_the_environment_is_used(
     scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(url: str) -> list[str]:
@@ -125,7 +125,7 @@ def test_an_unreachable_proxy_is_named_without_its_password(
     assert not error.begun
 
 
-def test_a_proxy_that_requires_a_login_is_reported_and_nothing_is_booked(
+def test_a_proxy_that_requires_a_login_is_reported_and_nothing_is_charged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -43,7 +43,7 @@ def add_all(copy: Copy) -> None:
 
 
 @pytest.mark.parametrize("committed", [False, True])
-def test_a_repository_inside_of_a_copy_is_moved_aside_completely(
+def test_a_repository_inside_a_copy_is_moved_aside_completely(
     paths: TeamPaths, copy: Copy, committed: bool
 ) -> None:
     """A commit contains only the id of the inner commit."""
@@ -121,7 +121,7 @@ def test_discard_removes_all_changes_and_leaves_ignored_files(paths: TeamPaths, 
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_files_written_during_a_discard_are_still_there_or_kept(
+def test_files_written_during_a_discard_stay_in_place_or_are_kept_aside(
     paths: TeamPaths, copy: Copy, force: bool
 ) -> None:
     """A teammate keeps writing; each of its files can be read somewhere afterwards."""
@@ -157,7 +157,7 @@ def test_files_written_during_a_discard_are_still_there_or_kept(
     assert set(written) <= there
 
 
-def test_work_that_comes_after_the_look_for_work_is_not_discarded_without_force(
+def test_work_that_appears_after_the_check_for_work_is_not_discarded_without_force(
     paths: TeamPaths, copy: Copy
 ) -> None:
     late, ended = copy.folder / "late.txt", threading.Event()
@@ -184,7 +184,7 @@ def test_work_that_comes_after_the_look_for_work_is_not_discarded_without_force(
 
 
 @pytest.mark.parametrize("place", [".gitignore", "sub/.gitattributes", ".git/HEAD", ".git/index"])
-def test_a_pipe_in_a_copy_is_named_and_blocks_no_command(
+def test_a_pipe_in_a_copy_is_reported_and_does_not_block_commands(
     paths: TeamPaths, copy: Copy, place: str
 ) -> None:
     pipe = copy.folder / place

@@ -170,7 +170,7 @@ def test_the_repository_of_a_copy_is_protected(scene: Scene) -> None:
     assert (folder / ".git/objects/info/alternates").exists()
 
 
-def test_git_in_a_copy_changes_protected_files_and_sees_no_placeholder(
+def test_git_in_a_copy_can_change_protected_files_and_does_not_see_placeholders(
     scene: Scene,
 ) -> None:
     (scene.source / "AGENTS.md").write_text("old\n")
@@ -196,7 +196,7 @@ def test_git_in_a_copy_changes_protected_files_and_sees_no_placeholder(
     assert said == ["old\nold", "new\n.git\nAGENTS.md\na.txt\nb.txt", "(no output)", "new"]
 
 
-def test_git_in_a_copy_stashes_and_removes_new_files(scene: Scene) -> None:
+def test_git_in_a_copy_can_stash_and_remove_new_files(scene: Scene) -> None:
     """Otherwise git would fail to remove the empty folders that hide the team directories."""
     stashed, popped, cleaned = scene.run(
         "alice",
@@ -225,7 +225,7 @@ def test_git_in_a_copy_explains_how_to_push_and_pushes_within_the_sandbox(scene:
     assert shared.startswith("first\nteamd: this sandbox reaches no remote; ")
 
 
-def test_a_teammate_in_the_shared_folder_cannot_point_a_copy_to_other_objects(scene: Scene) -> None:
+def test_a_teammate_in_the_shared_folder_cannot_point_a_copy_at_other_objects(scene: Scene) -> None:
     """The folder at that place is visible to others, and could be a folder of the person."""
     said = scene.run(
         "bob",

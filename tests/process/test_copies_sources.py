@@ -86,7 +86,7 @@ def test_an_empty_repository_is_refused(paths: TeamPaths) -> None:
     )
 
 
-def test_a_folder_inside_of_a_repository_is_refused(paths: TeamPaths) -> None:
+def test_a_folder_inside_a_repository_is_refused(paths: TeamPaths) -> None:
     top = make_repository(paths.home.parent)
     assert refusal(paths) == (
         f"the workspace {paths.home} is a folder in the repository {top}, and a working copy is of "
@@ -225,7 +225,7 @@ def test_output_that_is_parsed_is_in_english_and_hooks_have_the_person_s_languag
 
 
 @pytest.mark.parametrize("folder", [".git/hooks", "own-hooks"])
-def test_git_that_teamd_runs_by_itself_runs_no_program_of_the_repository(
+def test_git_that_teamd_runs_on_its_own_does_not_run_programs_of_the_repository(
     paths: TeamPaths, folder: str
 ) -> None:
     """A command of an agent may have planted it; only merges that the person asks for run hooks."""
@@ -258,7 +258,7 @@ def test_a_sha256_repository_can_be_copied(paths: TeamPaths) -> None:
     assert merge(paths, "alice", Settings()).merged == 1
 
 
-def test_garbage_collection_in_the_source_takes_nothing_from_a_copy(paths: TeamPaths) -> None:
+def test_garbage_collection_in_the_source_removes_nothing_from_a_copy(paths: TeamPaths) -> None:
     """Neither its base, whose branch is gone, nor agent's objects that the source once had."""
     make_repository(paths.home)
     lost = commit(paths.home, "lost", a="lost\n")
@@ -449,7 +449,9 @@ def test_discarded_work_is_kept_for_30_days(paths: TeamPaths) -> None:
     assert discard(paths, "alice").kept == ""
 
 
-def test_discarded_work_of_a_teammate_named_like_an_old_time_is_kept(paths: TeamPaths) -> None:
+def test_discarded_work_of_a_teammate_whose_name_looks_like_an_old_timestamp_is_kept(
+    paths: TeamPaths,
+) -> None:
     make_repository(paths.home)
     name = "20200101T000000Z"
     (make(paths, name).copy.folder / "new.txt").write_text("new\n")

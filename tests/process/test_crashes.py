@@ -77,7 +77,9 @@ def test_a_teammate_killed_during_a_model_call_is_back_within_a_second_and_asks_
 
 
 @pytest.mark.slow
-def test_too_many_crashes_end_in_failed_and_the_lead_is_informed(project: Project) -> None:
+def test_after_too_many_crashes_a_teammate_has_failed_and_the_lead_is_informed(
+    project: Project,
+) -> None:
     """The default limit is five crashes in a minute; the sixth exceeds it."""
     project.start()
     project.do("teamctl", "spawn", "jo", "clerk", "Go.", "--wait")

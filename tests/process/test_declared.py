@@ -36,7 +36,7 @@ def die_between_prompt_and_roster(project: Project, name: str) -> None:
     assert Message.decode(line.encode(), to=name).content == "Count the files."
 
 
-def test_a_start_killed_before_it_writes_the_roster_sends_no_second_prompt(
+def test_a_start_killed_before_it_writes_the_roster_does_not_send_a_second_prompt(
     project: Project,
 ) -> None:
     project.write("team.toml", ANN)

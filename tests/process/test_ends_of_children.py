@@ -85,7 +85,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 @pytest.mark.parametrize("deadlines", [(_NEVER_SECONDS, 0.0), (0.0, _NEVER_SECONDS)])
-def test_the_earlier_of_two_deadlines_for_an_end_counts(
+def test_the_earlier_of_two_deadlines_for_stopping_a_teammate_applies(
     world: World, deadlines: tuple[float, float]
 ) -> None:
     world.start("ann")
@@ -113,7 +113,7 @@ def test_a_teammate_that_agrees_to_end_and_then_hangs_is_ended_at_the_deadline(
     assert not shutdowns.pending("ann")
 
 
-def test_a_report_is_believed_only_from_the_process_that_runs(world: World) -> None:
+def test_a_report_is_accepted_only_from_the_running_process(world: World) -> None:
     """A late report of an earlier process may name the same pid, after a reboot for example."""
     world.start("ann")
     ann = world.children.process("ann")
@@ -124,7 +124,7 @@ def test_a_report_is_believed_only_from_the_process_that_runs(world: World) -> N
     assert not world.children.believes("bob", ann.pid, ann.started)
 
 
-def test_no_process_keeps_the_bell_of_another_one(world: World) -> None:
+def test_no_process_keeps_the_bell_of_another_process(world: World) -> None:
     """A teammate would not notice that teamd was killed while a sibling has that end open."""
     world.start("ann")
     ann = world.children.process("ann")

@@ -78,7 +78,7 @@ def delivered(paths: TeamPaths, name: str) -> list[list[dict[str, Any]]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [4000, LARGE])
-def test_a_flooded_teammate_keeps_answering_and_delays_no_other(
+def test_a_flooded_teammate_keeps_answering_and_does_not_delay_the_others(
     project: Project, count: int
 ) -> None:
     """The conversation grows with the mail, but the take does not."""

@@ -205,7 +205,7 @@ def weave(yard: Yard, copy: Path, base: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_weakened_test_never_becomes_the_standard_of_checks(project: Project) -> None:
+def test_a_weakened_test_is_never_used_by_later_checks(project: Project) -> None:
     rules = '[tasks]\ncheck = "sh tests/run.sh"\nprotect = ["./tests/**"]\n[merge]\n'
     yard = Yard(project, "ann", settings=rules)
     test = yard.folder / "tests" / "run.sh"

@@ -42,7 +42,7 @@ EVERY: Final = tuple(itertools.product(STEPS, (True, False)))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("step", ["ask", "answer"])
-def test_one_question_and_one_answer_arrive_when_killed_before_any_file_operation(
+def test_one_question_and_one_answer_arrive_after_a_kill_before_any_file_operation(
     tmp_path: Path, step: str
 ) -> None:
     """A repeated request or the next check completes the handshake; each message is sent once."""
@@ -160,7 +160,7 @@ class Round:
 @pytest.mark.parametrize(
     "steps", [SOME, pytest.param(EVERY, marks=pytest.mark.long)], ids=["some", "every"]
 )
-def test_every_handshake_ends_whichever_process_is_killed_at_whichever_step(
+def test_every_handshake_completes_whichever_process_is_killed_at_any_step(
     project: Project, victim: str, steps: tuple[tuple[str, bool], ...]
 ) -> None:
     """Users of the nearest product complain about shutdowns that never end."""

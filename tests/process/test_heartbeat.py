@@ -11,7 +11,7 @@ from teamd.team.heartbeat import Heartbeat
 _LOOKS = 100_000
 
 
-def test_a_beating_process_is_never_seen_as_silent() -> None:
+def test_a_process_that_sends_heartbeats_is_never_considered_silent() -> None:
     """A half-written time would be long ago, and its process would be killed as stuck."""
     born = clocks.awake()
     heartbeat = Heartbeat()

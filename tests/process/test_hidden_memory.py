@@ -112,7 +112,7 @@ def test_other_processes_cannot_read_the_memory_of_a_hidden_process_or_its_forks
 
 
 @pytest.mark.parametrize("hidden", ["show"], indirect=True)
-def test_without_hiding_everything_can_be_read(hidden: list[int]) -> None:
+def test_the_memory_of_a_process_that_is_not_hidden_can_be_read(hidden: list[int]) -> None:
     """This validates the test above, whatever this machine forbids anyway."""
     assert seen(hidden[0]) == ["environ", "mem", "fd", "maps"]
 

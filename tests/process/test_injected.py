@@ -131,7 +131,9 @@ def _spread(found: Sequence[T], most: int | None) -> Sequence[T]:
 @pytest.mark.slow
 @pytest.mark.strace
 @pytest.mark.parametrize("name", SOME)
-def test_sampled_failures_of_system_calls_lose_or_tear_nothing(tmp_path: Path, name: str) -> None:
+def test_sampled_failures_of_system_calls_do_not_lose_or_tear_data(
+    tmp_path: Path, name: str
+) -> None:
     """A sample of the long test below."""
     probe, (calls, writes, sizes) = Probe(tmp_path), SOME[name]
     probe.fail_calls(OPERATIONS[name], calls)
@@ -144,7 +146,7 @@ def test_sampled_failures_of_system_calls_lose_or_tear_nothing(tmp_path: Path, n
 @pytest.mark.strace
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_no_failure_of_any_system_call_loses_or_tears_anything(tmp_path: Path) -> None:
+def test_no_failure_of_a_system_call_loses_or_tears_data(tmp_path: Path) -> None:
     """An acknowledged operation is done once; another leaves nothing half written and says why.
 
     In any case the roster is readable and the next attempt succeeds.

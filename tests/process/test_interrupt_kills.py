@@ -49,7 +49,7 @@ def in_a_turn(folder: Path) -> Life:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", [INSTEAD, ""])
-def test_an_interrupt_takes_effect_once_when_killed_before_any_file_operation(
+def test_an_interrupt_takes_effect_once_after_a_kill_before_any_file_operation(
     tmp_path: Path, text: str
 ) -> None:
     """The next process neither repeats the interrupted call nor reads the text twice."""

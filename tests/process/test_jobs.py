@@ -82,7 +82,7 @@ def in_a_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]
 
 
 @in_a_loop
-async def test_a_job_runs_during_other_calls_and_rings_when_it_ends(bench: Bench) -> None:
+async def test_a_job_runs_during_other_calls_and_rings_the_bell_when_it_ends(bench: Bench) -> None:
     begun = await bench.run("echo first; while [ ! -e go ]; do sleep 0.01; done; exit 3")
     assert begun.text == "job_id: 1"
     await until(lambda: "first" in bench.jobs.output("1", 100), what="its first words")

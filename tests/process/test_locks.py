@@ -119,7 +119,7 @@ def test_a_lock_timeout_explains_how_to_find_the_holder(path: Path) -> None:
         assert holder.poll() is None
 
 
-def test_a_foreign_lock_delays_mail_and_loses_none(tmp_path: Path) -> None:
+def test_a_lock_held_by_another_program_delays_mail_but_does_not_lose_any(tmp_path: Path) -> None:
     """A shell does this with `flock .team/inbox/bob.jsonl -c '…'`."""
     paths = TeamPaths(tmp_path / ".team")
     paths.create()

@@ -60,7 +60,7 @@ def test_without_a_server_there_is_no_answer() -> None:
         (429, b"{}", None),
     ],
 )
-def test_an_invalid_page_is_empty_and_a_failure_is_none(
+def test_an_invalid_page_yields_an_empty_result_and_a_failed_request_yields_none(
     status: int, body: bytes, page: dict[str, Any] | None
 ) -> None:
     async def answer(_: Any) -> Any:
@@ -69,7 +69,7 @@ def test_an_invalid_page_is_empty_and_a_failure_is_none(
     assert ask("http://there", transport=transport(answer)) == page
 
 
-def test_a_silent_server_ends_in_a_timeout() -> None:
+def test_a_silent_server_causes_a_timeout() -> None:
     async def wait(_: Any) -> Any:
         await asyncio.Event().wait()
 

@@ -44,13 +44,15 @@ def test_an_adopted_process_that_does_not_end_by_itself_is_killed(tmp_path: Path
     assert '"orphan ended"' in (tmp_path / "teamd.log").read_text()
 
 
-def test_an_adopted_supervisor_of_another_team_lives_on(tmp_path: Path) -> None:
+def test_an_adopted_supervisor_of_another_team_keeps_running(tmp_path: Path) -> None:
     """An agent may have started it."""
     with forked(partial(adopt_and_end, tmp_path, spared=True)) as supervisor:
         assert supervisor.stdout.read() == "lives"
 
 
-def test_a_former_process_that_ignores_sigterm_is_killed_after_its_time(tmp_path: Path) -> None:
+def test_a_former_process_that_ignores_sigterm_is_killed_after_its_grace_period(
+    tmp_path: Path,
+) -> None:
     with child(DEAF) as former, closing(Journal(tmp_path / "log", "teamd")) as journal:
         assert former.stdout is not None
         assert former.stdout.readline() == "deaf\n"

@@ -28,7 +28,7 @@ FORMATTER = (
     [("a.txt n.txt", "", False), ("a.txt b.txt", "b.txt", True)],
     ids=["merged files", "another file"],
 )
-def test_a_hook_that_formats_and_fails_leaves_no_half_merge(
+def test_a_hook_that_formats_and_fails_does_not_leave_a_partial_merge(
     project: Project, files: str, left: str, *, squash: bool
 ) -> None:
     """Hooks of pre-commit do this: git does not undo a merge over files that a hook changed."""
@@ -52,7 +52,7 @@ def test_a_hook_that_formats_and_fails_leaves_no_half_merge(
 
 
 @pytest.mark.slow
-def test_a_merge_beside_a_lock_of_git_changes_nothing(project: Project) -> None:
+def test_a_merge_while_git_holds_a_lock_changes_nothing(project: Project) -> None:
     yard = Yard(project, "ann")
     yard.commit("ann", a="work\n", n="new\n")
     lock = yard.folder / ".git/index.lock"
@@ -142,7 +142,9 @@ def test_a_merge_is_undone_once_another_git_releases_the_index(project: Project)
 
 
 @pytest.mark.slow
-def test_merge_options_of_the_person_s_branch_cause_no_half_merge(project: Project) -> None:
+def test_merge_options_of_the_person_s_branch_do_not_cause_a_partial_merge(
+    project: Project,
+) -> None:
     yard = Yard(project, "ann")
     yard.git("config", "branch.main.mergeOptions", "--no-commit")
     made = yard.commit("ann", a="work\n")

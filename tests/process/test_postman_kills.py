@@ -63,7 +63,7 @@ def test_an_outbox_that_is_emptied_keeps_its_numbers(tmp_path: Path) -> None:
     assert end.header.first == 3, "it was emptied"
 
 
-def test_a_line_that_is_half_written_is_cut_off(tmp_path: Path) -> None:
+def test_a_partially_written_line_is_cut_off(tmp_path: Path) -> None:
     """Its sender was killed at that, or the power was cut: nobody was told that it is safe."""
     paths = team(tmp_path)
     far.send_far(paths, "one", "two")

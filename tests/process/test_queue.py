@@ -330,7 +330,7 @@ def test_a_symbolic_name_of_a_branch_is_refused(project: Project) -> None:
     assert yard.empty()["1"]["why"] == why
 
 
-def test_a_branch_that_is_being_rebased_stays(project: Project) -> None:
+def test_a_branch_that_is_being_rebased_is_not_moved(project: Project) -> None:
     yard = Yard(project, "ann")
     yard.git("checkout", "--quiet", "-b", "team/main")
     commit(yard.folder, "mine", b="mine\n")

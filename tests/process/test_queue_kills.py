@@ -52,7 +52,7 @@ def mail() -> Message:
 
 
 @pytest.mark.slow
-def test_a_failed_merge_is_reported_once_and_reopens_its_task_once_despite_kills(
+def test_a_failed_merge_is_reported_once_and_reopens_its_task_once_even_after_kills(
     tmp_path: Path,
 ) -> None:
     for kill in kill_at_each_step(least=5):

@@ -173,7 +173,7 @@ def test_an_asker_may_be_killed_while_its_command_is_being_ended(
         assert time.monotonic() - begun < 1.5
 
 
-def test_a_stopped_asker_takes_all_processes_along_when_it_is_killed(folder: Path) -> None:
+def test_all_processes_end_when_a_stopped_asker_is_killed(folder: Path) -> None:
     with asking(folder, COMMANDS["setsid"]) as asker:
         ready(folder)
         os.kill(asker.pid, signal.SIGSTOP)

@@ -87,7 +87,9 @@ def test_each_round_forks_at_most_one_of_several_starts_and_hibernations(
     assert children.next_due_seconds() > 0
 
 
-def test_an_ended_process_is_not_stuck_while_it_waits_for_its_round(children: Children) -> None:
+def test_an_ended_process_is_not_reported_as_stuck_while_it_waits_for_its_round(
+    children: Children,
+) -> None:
     children.begin()
     children.start("ann")
     process = children.process("ann")
@@ -140,7 +142,7 @@ def test_no_other_process_inherits_the_report_about_a_working_copy(
     assert copies.children.private == []
 
 
-def test_a_lack_of_temporary_files_is_reported_as_such(
+def test_a_temporary_file_that_cannot_be_created_is_reported_as_such(
     copies: CopyMakers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))

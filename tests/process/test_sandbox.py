@@ -197,7 +197,7 @@ def world(request: pytest.FixtureRequest, others: Others) -> Iterator[World]:
     shutil.rmtree(folder)
 
 
-def test_a_command_writes_only_its_workspace_and_its_own_folders(world: World) -> None:
+def test_a_command_can_write_only_in_its_workspace_and_its_own_folders(world: World) -> None:
     world.write("neighbour/file", "as it was")
     outside = [str(world.folder / "neighbour"), "/etc", "/usr/local", "/", str(Path.home())]
     planted = f"planted-{world.folder.name}"
@@ -227,7 +227,7 @@ def test_home_team_and_neighbours_are_not_visible(world: World) -> None:
     assert all(path.read_text() == CANARY for path in secrets)
 
 
-def test_files_that_only_root_may_read_are_closed_to_commands_of_root(world: World) -> None:
+def test_commands_of_root_cannot_read_files_that_only_root_may_read(world: World) -> None:
     (text,) = world.run("cat /etc/shadow; cat /etc/passwd | head -1")
     assert "/etc/shadow: Permission denied" in text
     assert "root:" in text.splitlines()[-1]
@@ -243,7 +243,7 @@ def test_named_folders_can_be_read(world: World) -> None:
     assert data.read_text() == "1,2,3\n"
 
 
-def test_a_program_of_an_environment_in_the_home_runs(world: World) -> None:
+def test_a_program_of_a_virtual_environment_in_the_home_can_run(world: World) -> None:
     """As installed by pipx: the PATH has a link into a folder that is otherwise hidden."""
     tool = world.folder / "person/tools/tool"
     world.write("person/tools/tool/pyvenv.cfg", "home = /usr/bin\n")
@@ -258,7 +258,7 @@ def test_a_program_of_an_environment_in_the_home_runs(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_the_key_is_in_no_environment_of_the_sandbox(world: World) -> None:
+def test_the_key_is_not_in_any_environment_in_the_sandbox(world: World) -> None:
     command = "env; cat /proc/*/environ /proc/*/cmdline | tr '\\0' '\\n'; ps axewww"
     (text,) = world.start(json.dumps({"commands": [command]}))
     assert "HOME=/home/teammate" in text
@@ -271,7 +271,7 @@ def test_the_sandbox_s_own_home_is_kept(world: World) -> None:
 
 
 @pytest.mark.slow
-def test_temporary_files_take_no_memory(world: World) -> None:
+def test_temporary_files_do_not_use_memory(world: World) -> None:
     (text,) = world.run(
         "echo kept > /dev/shm/note; cat /tmp/note /var/tmp/note; echo x > /dev/note"
     )
@@ -279,7 +279,7 @@ def test_temporary_files_take_no_memory(world: World) -> None:
     assert "/dev/note: Read-only file system" in text
 
 
-def test_a_command_reaches_no_network_and_no_foreign_socket(world: World) -> None:
+def test_a_command_cannot_reach_the_network_or_foreign_sockets(world: World) -> None:
     path = world.folder / "person" / "agent.sock"
     readable = world.write("readable/notes").parent / "an\nagent.sock"
     program = (
@@ -344,7 +344,7 @@ REACH: Final = (
 )
 
 
-def test_a_server_of_a_job_is_reached_only_by_the_next_commands(world: World) -> None:
+def test_only_commands_that_start_while_a_job_runs_can_reach_its_server(world: World) -> None:
     """A command that starts while the job runs is in the job's network."""
     inside, after = world.run(REACH, job=SERVE)
     user = f"user {world.uid} with 0 rights"
@@ -367,7 +367,7 @@ class Page(BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
-def test_hosts_are_reached_beside_a_job_and_after_it(world: World) -> None:
+def test_allowed_hosts_can_be_reached_during_a_job_and_after_it(world: World) -> None:
     """Also by an ordinary user, for whom bubblewrap nests two user namespaces."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
         Thread(target=server.serve_forever, daemon=True).start()
@@ -435,7 +435,7 @@ def test_a_new_namespace_cannot_escape_the_mounts(world: World) -> None:
     assert threads == "1"
 
 
-def test_the_keys_of_the_person_s_session_cannot_be_read(tmp_path: Path) -> None:
+def test_the_kernel_keyring_of_the_person_s_session_cannot_be_read(tmp_path: Path) -> None:
     """No namespace covers keyrings: a command is in the session of its caller."""
     add_key, keyctl = 248, 250  # on x86_64
     session, search, read = -3, 10, 11
@@ -496,7 +496,7 @@ def test_a_report_forged_by_a_command_is_ignored(world: World) -> None:
     assert said.splitlines()[0] == "forged"
 
 
-def test_mounts_of_a_job_stay_although_its_workspace_is_in_a_shared_folder(
+def test_mounts_of_a_job_stay_even_if_its_workspace_is_in_a_shared_folder(
     world: World,
 ) -> None:
     """If another command removed the folder, its mounts would go with it."""
@@ -513,7 +513,7 @@ def test_mounts_of_a_job_stay_although_its_workspace_is_in_a_shared_folder(
     assert world.names() == {".git", "go", "tried"}
 
 
-def test_bubblewrap_creates_no_folder_behind_a_link_of_a_command(world: World) -> None:
+def test_bubblewrap_does_not_create_folders_behind_a_link_made_by_a_command(world: World) -> None:
     """The path to a readable folder leads through a folder that all commands may write."""
     outside = world.write("person/notes").parent
     with tempfile.TemporaryDirectory() as folder:
@@ -544,7 +544,7 @@ def test_a_workspace_may_be_in_a_temporary_folder(others: Others, above: str) ->
     assert "x" in beside.splitlines()[1:]
 
 
-def test_files_of_a_repository_that_run_by_themselves_cannot_be_changed(world: World) -> None:
+def test_files_of_a_repository_that_are_run_automatically_cannot_be_changed(world: World) -> None:
     world.repository()
     world.execute("git", "config", "core.hooksPath", "myhooks")
     world.execute("git", "config", "include.path", "../settings")
@@ -658,7 +658,7 @@ PLANTED: Final = (
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["missing", "there"])
-def test_files_that_run_by_themselves_stay_unchanged(world: World, there: bool) -> None:
+def test_files_that_are_run_automatically_stay_unchanged(world: World, there: bool) -> None:
     if there:
         for name in PLANTED[:-1]:
             world.write(f"workspace/{name}", "mine")
@@ -740,7 +740,7 @@ def test_a_replaced_protected_link_is_restored(world: World) -> None:
     assert "[taken away, since it is protected: latest]" in second
 
 
-def test_a_repository_that_was_just_made_runs_nothing(
+def test_a_newly_created_repository_runs_nothing(
     world: World,
 ) -> None:
     made, later, done = world.run(
@@ -768,9 +768,7 @@ def test_a_repository_that_was_just_made_runs_nothing(
     ],
     ids=["large settings", "a pipe for settings", "objects elsewhere", "more objects elsewhere"],
 )
-def test_a_repository_that_was_just_made_reads_nothing_from_elsewhere(
-    world: World, deed: str
-) -> None:
+def test_a_newly_created_repository_reads_nothing_from_elsewhere(world: World, deed: str) -> None:
     (text,) = world.run(f"git init -q; {deed}")
     git = world.workspace / ".git"
     assert "[taken away, since it is protected: .git" in text
@@ -779,7 +777,7 @@ def test_a_repository_that_was_just_made_reads_nothing_from_elsewhere(
     assert not (git / "config").exists() or "evil" not in (git / "config").read_text()
 
 
-def test_git_cannot_be_pointed_to_other_settings_while_a_command_runs(world: World) -> None:
+def test_git_cannot_be_pointed_at_other_settings_while_a_command_runs(world: World) -> None:
     """Not even for a moment: a command sees when a git of another process starts."""
     world.repository()
     lead = "mkdir -p evil; echo ../evil > lead; mv -f lead .git/commondir; cat .git/commondir"
@@ -1029,7 +1027,7 @@ def test_the_network_of_an_ended_process_is_not_mistaken_for_another() -> None:
     assert done.stderr.decode().splitlines()[-1] == f"ProcessLookupError: {os.getpid()}"
 
 
-def test_a_workspace_inside_of_a_git_folder_runs_nothing(tmp_path: Path) -> None:
+def test_commands_are_refused_in_a_workspace_inside_a_git_folder(tmp_path: Path) -> None:
     """Its hooks would be files like any other."""
     (tmp_path / ".git/hooks").mkdir(parents=True)
     settings = Settings(team=TeamSettings(workspace=tmp_path / ".git/hooks"))
@@ -1038,7 +1036,7 @@ def test_a_workspace_inside_of_a_git_folder_runs_nothing(tmp_path: Path) -> None
         shell.start("echo ran", len)
 
 
-def test_a_workspace_that_contains_the_home_runs_nothing(
+def test_commands_are_refused_in_a_workspace_that_contains_the_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if the home is a link."""

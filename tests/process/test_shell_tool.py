@@ -233,7 +233,7 @@ def test_a_time_limit_ends_the_whole_group(box: Toolbox, pids: Pids) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_may_clean_up_but_not_go_on(box: Toolbox, pids: Pids) -> None:
+def test_a_command_may_clean_up_but_not_continue(box: Toolbox, pids: Pids) -> None:
     polite = "trap 'echo cleaned up; exit' TERM; echo $$ >> $PIDS; while :; do sleep 0.1; done"
     assert "cleaned up\n[ended after" in run(box, polite, timeout=1).text
     deaf = "trap '' TERM; echo $$ >> $PIDS; while :; do sleep 0.1; done"

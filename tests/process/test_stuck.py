@@ -34,7 +34,7 @@ def stuck(project: Project) -> bool:
 
 
 @pytest.mark.slow
-def test_a_teammate_stopped_at_work_is_reported_once_per_stop(project: Project) -> None:
+def test_a_teammate_suspended_at_work_is_reported_once_per_suspension(project: Project) -> None:
     """The report does not wait for the hour of the command.
 
     After the stop, the teammate may continue as if nothing had happened.

@@ -62,7 +62,7 @@ def test_exactly_one_of_several_simultaneous_starts_runs(project: Project) -> No
 
 
 @pytest.mark.slow
-def test_a_start_in_a_pipe_ends_although_its_teammates_keep_running(project: Project) -> None:
+def test_a_start_in_a_pipe_ends_even_though_its_teammates_keep_running(project: Project) -> None:
     """`ssh host teamd start` returns only after all processes have closed its standard error."""
     project.ask_no_service('[[teammate]]\nname = "ann"\nrole = "coder"\nprompt = "Go."\n')
     ended = project.run("bash", "-c", "teamd start 2>&1 | cat", timeout_seconds=30)

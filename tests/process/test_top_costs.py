@@ -106,7 +106,7 @@ def paths(tmp_path: Path) -> TeamPaths:
     return made
 
 
-def test_top_uses_at_most_one_percent_of_a_core_for_100_resting_teammates(paths: TeamPaths) -> None:
+def test_top_uses_at_most_one_percent_of_a_core_for_100_idle_teammates(paths: TeamPaths) -> None:
     with resting(paths), opened(paths) as screen:
         began, used = time.monotonic(), screen.cpu_seconds
         wait_until(

@@ -149,7 +149,9 @@ def test_a_read_only_link_is_refused_every_action(
         assert _files(project) == before
 
 
-def test_actions_of_the_page_equal_the_commands(server: Server, project: Project) -> None:
+def test_actions_of_the_page_have_the_same_effect_as_the_commands(
+    server: Server, project: Project
+) -> None:
     assert server.act("send", to="ALICE", text="hello", key="k1") == (200, "sent to alice")
     assert server.act("send", to="alice", text="hello", key="k1")[0] == 200  # repeated
     assert server.act("broadcast", text="to all") == (200, "sent to alice, bob")
@@ -219,7 +221,7 @@ def test_a_line_appended_by_another_program_is_seen_at_once(
     assert server.get("mail?words=appended")["messages"][0]["from"] == "cron"
 
 
-def test_the_full_link_reaches_all_teams_and_a_read_only_link_its_own(
+def test_the_full_link_reaches_all_teams_and_a_read_only_link_only_its_own(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project.enlist("alice")
@@ -244,7 +246,9 @@ def test_the_full_link_reaches_all_teams_and_a_read_only_link_its_own(
         assert server.ask(f"/api/team/{key}/session", headers={})[0] == 401
 
 
-def test_board_actions_equal_the_commands(server: Server, project: Project) -> None:
+def test_board_actions_have_the_same_effect_as_the_commands(
+    server: Server, project: Project
+) -> None:
     assert server.act("add-task", subject="Write", key="k1") == (200, "task 1 is on the board")
     assert server.act("add-task", subject="Write", key="k1") == (200, "task 1 is on the board")
     assert server.act("claim-task", id="1", owner="alice") == (200, "alice has task 1")

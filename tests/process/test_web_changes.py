@@ -60,7 +60,7 @@ def test_an_unknown_entry_is_reported(yard: Yard) -> None:
         entry(yard, "7")
 
 
-def test_a_diff_runs_no_program_of_the_repository(yard: Yard) -> None:
+def test_a_diff_does_not_run_programs_of_the_repository(yard: Yard) -> None:
     """A repository may name programs that convert or show files."""
     trap = yard.project.root / "trap"
     for key in ("diff.evil.command", "diff.evil.textconv", "diff.external"):

@@ -106,7 +106,7 @@ def test_a_client_that_does_not_read_is_disconnected(server: Server, project: Pr
         assert server.get("session")["may_act"]
 
 
-def test_a_frozen_or_killed_server_delays_no_mail(server: Server, project: Project) -> None:
+def test_a_frozen_or_killed_server_does_not_delay_mail(server: Server, project: Project) -> None:
     """The server holds no lock while it sends, so a stop at any moment blocks no other process."""
     for _ in range(5):
         with server.opened("/api/events") as stream:

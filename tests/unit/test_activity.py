@@ -33,7 +33,7 @@ def saying(what: str, cause: str = "busy") -> Activity:
 
 
 @given(_TEXTS, _TEXTS)
-def test_every_activity_is_decoded_as_encoded(what: str, cause: str) -> None:
+def test_every_activity_is_decoded_as_it_was_encoded(what: str, cause: str) -> None:
     assert Activity.decode(saying(what, cause).encode()) == saying(what, cause)
 
 
@@ -65,7 +65,7 @@ def test_a_failed_write_is_ignored(tmp_path: Path) -> None:
     assert not (tmp_path / "gone").exists()
 
 
-def test_a_report_replaces_the_one_before_and_a_link(tmp_path: Path) -> None:
+def test_a_report_replaces_the_previous_one_or_a_link(tmp_path: Path) -> None:
     path, elsewhere = tmp_path / "ann.json", tmp_path / "elsewhere"
     path.symlink_to(elsewhere)
     for what in ("bash ls", "bash pwd"):

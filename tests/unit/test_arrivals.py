@@ -97,7 +97,7 @@ def test_unsuspected_lines_are_not_checked_for_duplicates(arrivals: Arrivals) ->
     assert got(arrivals) == ["m-1", "m-1"]
 
 
-def test_the_same_id_of_another_sender_or_host_is_another_message(arrivals: Arrivals) -> None:
+def test_the_same_id_from_another_sender_or_host_is_a_different_message(arrivals: Arrivals) -> None:
     """Ids are chosen by senders, so a reused id must not block the mail of another sender."""
     local = Message(id="m-1", sender="carol", to="bob", content="here")
     arrivals.delivery.post.send(local)

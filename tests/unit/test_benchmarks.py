@@ -32,7 +32,7 @@ def test_tables_are_parsed_as_written() -> None:
     ]
 
 
-def test_bars_are_as_long_as_their_figures_and_missing_figures_are_left_out() -> None:
+def test_bars_are_proportional_to_their_figures_and_missing_figures_are_left_out() -> None:
     drawn = page.draw(PAGE)
     ours, peer = bars(drawn)
     assert round(ours / peer, 1) == round(5500 / 3000, 1)

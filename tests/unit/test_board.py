@@ -67,7 +67,7 @@ def test_a_task_is_a_file_that_any_program_can_read(hall: Hall) -> None:
     assert hall.paths.task("1").stat().st_mode & 0o777 == 0o600
 
 
-def test_an_id_is_never_used_again(hall: Hall) -> None:
+def test_an_id_is_never_reused(hall: Hall) -> None:
     """Not even after its task or the file is removed: mail may still name it."""
     board = hall.board("lead")
     for _ in range(3):
@@ -109,7 +109,7 @@ def test_completing_a_task_mails_the_owners_of_freed_tasks_or_their_makers(hall:
     assert len(hall.mail("bob")) == before + 2, "a repeated call tells nobody again"
 
 
-def test_deleting_a_task_mails_nothing_about_that_task(hall: Hall) -> None:
+def test_deleting_a_task_sends_no_mail_about_that_task(hall: Hall) -> None:
     hall.board("lead").add("Write it", owner="alice")
     hall.board("lead").add("Test it", owner="bob", blocked_by=("1",))
     hall.board("lead").update("2", Change(status=TaskStatus.DELETED))
@@ -150,7 +150,7 @@ def test_a_teammate_that_is_not_running_cannot_own_a_task(
     assert hall.on_disk("1")["owner"] == ""
 
 
-def test_a_damaged_file_is_reported_and_hides_no_other(hall: Hall) -> None:
+def test_a_damaged_file_is_reported_and_does_not_hide_the_others(hall: Hall) -> None:
     board = hall.board("lead")
     for _ in range(3):
         board.add("x")
@@ -168,7 +168,7 @@ def test_a_damaged_file_is_reported_and_hides_no_other(hall: Hall) -> None:
     assert hall.paths.task("2").read_text() == '{"id": "2", "subj', "it is kept for mending"
 
 
-def test_a_folder_in_place_of_a_task_is_reported_and_hides_no_other(hall: Hall) -> None:
+def test_a_folder_in_place_of_a_task_is_reported_and_does_not_hide_the_others(hall: Hall) -> None:
     board = hall.board("lead")
     board.add("x")
     hall.paths.task("2").mkdir()
@@ -191,7 +191,7 @@ def test_keys_of_other_programs_are_kept_and_numeric_ids_are_read(hall: Hall) ->
     assert (hall.on_disk("1")["priority"], hall.on_disk("1")["owner"]) == (7, "alice")
 
 
-def test_the_next_writer_delivers_the_mail_of_a_killed_one(hall: Hall) -> None:
+def test_the_next_writer_delivers_the_mail_of_a_killed_writer(hall: Hall) -> None:
     """Killed between the task's file and the mail: the mail keeps its id."""
     hall.board("lead").add("Write it", owner="alice")
     hall.board("bob").add("Test it", blocked_by=("1",))
@@ -246,7 +246,7 @@ def test_a_teammate_that_is_gone_loses_its_open_tasks(hall: Hall) -> None:
     hall.board("bob").claim("1")
 
 
-def test_the_next_task_is_the_first_free_one_of_the_role_and_one_at_a_time(hall: Hall) -> None:
+def test_take_next_gives_the_first_free_task_of_the_role_and_one_at_a_time(hall: Hall) -> None:
     lead = hall.board("lead")
     lead.add("blocked", blocked_by=())
     lead.update("1", Change(status=TaskStatus.IN_PROGRESS))

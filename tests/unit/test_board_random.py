@@ -82,7 +82,7 @@ def reaches(graph: dict[str, set[str]], start: str) -> set[str]:
 
 
 @given(st.dictionaries(IDS, st.frozensets(IDS, max_size=3).map(set), max_size=6))
-def test_a_cycle_is_found_exactly_if_there_is_one(graph: dict[str, set[str]]) -> None:
+def test_a_cycle_is_found_if_and_only_if_there_is_one(graph: dict[str, set[str]]) -> None:
     tasks = Tasks({one: Task(id=one, subject="x", blocked_by=tuple(graph[one])) for one in graph})
     for start in graph:
         cycle = tasks.cycle(start)
@@ -125,6 +125,6 @@ VALUES = st.recursive(
 
 
 @given(st.binary(max_size=200) | VALUES.map(lambda value: json.dumps(value).encode()))
-def test_any_content_of_a_file_is_a_task_or_a_sentence(content: bytes) -> None:
+def test_any_file_content_is_read_as_a_task_or_refused_with_a_sentence(content: bytes) -> None:
     with suppress(ValueError):
         assert Task.decode(content, named="1").id == "1"

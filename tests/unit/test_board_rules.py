@@ -122,7 +122,7 @@ def test_an_update_respects_the_rights_of_the_member(
     assert came == outcome or "/" not in outcome
 
 
-def test_a_cycle_over_several_is_named() -> None:
+def test_a_cycle_through_several_tasks_is_reported() -> None:
     first = Task(id="1", subject="a", blocked_by=("2",))
     second = Task(id="2", subject="b", blocked_by=("3",))
     third = Task(id="3", subject="c")

@@ -103,7 +103,7 @@ def test_a_chat_begins_with_the_end_of_the_last_one(conversation: Conversation) 
     ]  # fmt: skip
 
 
-def test_mail_of_the_lead_reads_as_mail(conversation: Conversation) -> None:
+def test_mail_from_the_lead_is_shown_as_mail(conversation: Conversation) -> None:
     listening = conversation.listening()
     given = {"to": "bob", "content": "Test it.\nAll of it."}
     call = {"type": "tool_use", "id": "1", "name": "send_message", "input": given}
@@ -171,7 +171,7 @@ def test_long_mail_is_clipped_with_a_command_that_shows_it_whole(
     assert told.endswith("… (/inbox shows it whole)")
 
 
-def test_short_mail_is_whole(conversation: Conversation) -> None:
+def test_short_mail_is_shown_whole(conversation: Conversation) -> None:
     listening = conversation.listening()
     letter = Message(sender="alice", to=LEAD, content="It works.\nAll of it.\n")
     conversation.add("mail", messages=[letter.to_json()])
@@ -250,7 +250,7 @@ def test_waiting_paused_and_failed_teammates_are_listed_at_the_start(
     ]
 
 
-def test_missed_mail_has_its_time(conversation: Conversation) -> None:
+def test_missed_mail_is_shown_with_its_time(conversation: Conversation) -> None:
     """The hour for today; the date as well for another day."""
     now = time.time()
     text = [{"type": "text", "text": "one\ntwo"}]
@@ -280,7 +280,9 @@ def test_events_in_the_team_since_the_last_chat_are_shown_with_their_times(
     assert re.fullmatch(r"  \d\d:\d\d:\d\d alice crashed: signal 9", line)
 
 
-def test_news_of_tasks_and_shutdowns_are_not_shown_as_mail(conversation: Conversation) -> None:
+def test_notices_about_tasks_and_shutdowns_are_not_shown_as_mail(
+    conversation: Conversation,
+) -> None:
     listening = conversation.listening()
     kind, why = "shutdown_response", "idle, and no mail waits"
     done = Message(type=kind, sender="alice", to=LEAD, content=why, extra={"approve": True})

@@ -116,7 +116,7 @@ def test_a_line_is_completed(asking: TeamPaths, typed: str, found: list[str]) ->
     assert slash.complete(asking, typed) == found
 
 
-def test_a_line_to_a_name_is_mail() -> None:
+def test_a_line_addressed_to_a_name_is_sent_as_mail() -> None:
     assert argv_of_mail("@bob Have a look.") == ["send", "--", "bob", "Have a look."]
     with pytest.raises(TeamError, match="the terminal is busy with the chat; write the text"):
         argv_of_mail("@bob -")
@@ -320,7 +320,7 @@ def test_a_reply_that_begins_again_is_shown_again(tmp_path: Path) -> None:
     assert click.unstyle(reply.rest("Masked.")) == "Masked.\n"
 
 
-def test_thinking_is_dim(tmp_path: Path) -> None:
+def test_thinking_is_shown_dimmed(tmp_path: Path) -> None:
     shown = RenderedReply(tmp_path / "partial").rest(f"{live.BEGINS}Hm.{live.ENDS}Yes.")
     thinking, _, said = shown.splitlines()
     assert thinking == click.style("thinking: Hm.", dim=True)

@@ -151,7 +151,7 @@ BUSY: list[Record] = [
 @example(ENDED, BUSY)
 @example(PAUSED, ENDED[-2:])
 @example(BUSY, [records.ResultsCleared(through=9), *ENDED])
-def test_a_state_read_from_a_checkpoint_is_equal_and_continues_equally(
+def test_a_state_read_from_a_checkpoint_is_the_same_and_continues_the_same_way(
     before: list[Record], after: list[Record]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -28,7 +28,7 @@ FULL, FOREIGN = OSError(errno.ENOSPC, "no space"), OSError(errno.EBADF, "bad des
         (ValueError("x"), ChildExit.CRASHED, "crashed"),
     ],
 )
-def test_a_code_gives_the_kind_of_failure_and_the_log_the_reason(
+def test_an_exit_code_gives_the_kind_of_failure_and_the_log_gives_the_reason(
     tmp_path: Path, error: Exception, code: ChildExit, event: str
 ) -> None:
     with closing(Journal(tmp_path / "a.log", "a")) as journal:

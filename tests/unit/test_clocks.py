@@ -22,7 +22,7 @@ def test_one_clock_counts_a_suspend_and_the_other_does_not() -> None:
         assert time.clock_gettime(number) <= clock() <= time.clock_gettime(number)
 
 
-def test_a_deadline_is_reached_by_its_own_clock() -> None:
+def test_a_deadline_is_measured_by_its_own_clock() -> None:
     now = 5.0
     deadline = Deadline.after(10, clock=lambda: now)
     assert deadline.left == 10
@@ -30,7 +30,7 @@ def test_a_deadline_is_reached_by_its_own_clock() -> None:
     assert deadline.left == -1
 
 
-def test_a_deadline_may_never_come() -> None:
+def test_a_deadline_may_be_infinite() -> None:
     assert Deadline.after(math.inf).left == math.inf
 
 
@@ -40,7 +40,7 @@ def test_a_boot_has_one_id() -> None:
     assert len(clocks.boot() or "") == 36
 
 
-def test_a_time_of_another_day_has_its_date() -> None:
+def test_a_time_on_another_day_is_shown_with_its_date() -> None:
     now = time.time()
     for days in (-1, 0, 1):
         then = time.localtime(now + days * 86_400)

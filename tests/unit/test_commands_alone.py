@@ -56,7 +56,7 @@ def test_a_watch_without_a_terminal_is_refused_with_the_right_command(paths: Tea
 
 
 @pytest.mark.usefixtures("empty")
-def test_a_project_without_teams_names_both_ways_to_create_one() -> None:
+def test_in_a_project_without_teams_both_ways_to_create_one_are_shown() -> None:
     said = "no teams here; `teamd start` makes one, `teamctl create NAME` one by name\n"
     assert call(None, "teams").out == said
     assert json.loads(call(None, "teams", "--json").out) == {"teams": []}
@@ -111,7 +111,7 @@ def test_wait_prints_the_state_of_each_teammate_as_json(paths: TeamPaths) -> Non
 
 
 @pytest.mark.usefixtures("_served")
-def test_ps_names_no_process_after_a_stopped_teammate(paths: TeamPaths) -> None:
+def test_ps_does_not_mistake_a_reused_pid_for_a_stopped_teammate(paths: TeamPaths) -> None:
     """Its pid now belongs to this process, as the roster's start time shows."""
     own = Identity.own()
     before = {"role": "coder", "status": Status.IDLE, "pid": own.pid, "started": own.started - 1}
@@ -128,7 +128,7 @@ def test_ps_draws_a_row_for_each_process(paths: TeamPaths) -> None:
     assert (pid, name, cpu[-1], command) == (str(os.getpid()), "teamd", "s", "-")
 
 
-def test_a_text_with_an_address_in_it_names_no_host(paths: TeamPaths) -> None:
+def test_an_address_inside_a_longer_text_is_not_taken_for_a_host(paths: TeamPaths) -> None:
     enrol(paths, bob=Status.WORKING)
     assert call(paths, "interrupt", "bob", "Write to me@x.org, please.").err.count("teamctl: ") == 1
     assert call(paths, "interrupt", "bob", "eve@h1").err.count("teamctl: ") == 2

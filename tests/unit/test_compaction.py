@@ -115,7 +115,7 @@ def test_the_next_process_reads_the_same_bytes(worked: tuple[Life, Tight]) -> No
 
 
 @pytest.mark.slow
-def test_after_a_kill_at_any_record_she_finishes_the_work(tmp_path: Path) -> None:
+def test_after_a_kill_at_any_record_the_teammate_finishes_the_work(tmp_path: Path) -> None:
     """Also between clearing and a summary, or before either was recorded."""
     life, _ = tight(tmp_path / "whole", steps(30))
     life.send("work")
@@ -263,7 +263,7 @@ def test_results_larger_than_the_context_are_cleared(tmp_path: Path) -> None:
     assert model.summaries, "what she knew besides is not lost for them"
 
 
-def test_a_context_that_holds_nothing_causes_a_pause_and_not_a_loop(
+def test_a_context_too_small_for_any_message_causes_a_pause_and_not_a_loop(
     tmp_path: Path,
 ) -> None:
     life, model = tight(tmp_path, lambda _: say("Never."), context_tokens=10)

@@ -70,7 +70,7 @@ def test_the_clock_since_boot_takes_precedence_over_the_wall_clock() -> None:
     "more",
     [{}, {"boot": 5}, {"uptime": None}, {"uptime": "soon"}, {"uptime": True}],
 )
-def test_without_a_time_since_boot_the_wall_clock_counts(more: dict[str, object]) -> None:
+def test_without_a_time_since_boot_the_wall_clock_is_used(more: dict[str, object]) -> None:
     """A foreign program knows only the wall clock."""
     made = ControlRequest.within(60, "spawn", id="a").encode()
     known = {"boot": clocks.boot(), "uptime": 0.0} if more else {}
@@ -174,14 +174,14 @@ def test_an_answer_is_decoded_as_it_was_encoded() -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, ["bob"], "", " \n"])
-def test_an_argument_that_is_not_a_text_is_refused(value: object) -> None:
+def test_an_argument_that_is_not_a_string_is_refused(value: object) -> None:
     with pytest.raises(NotAMessage, match="a name is needed, as a text that is not empty"):
         request(arguments={"name": value}).text("name")
     assert request(arguments={"name": " bob"}).text("name") == " bob"
 
 
 @pytest.mark.parametrize("value", [5, ["small"], False])
-def test_a_model_that_is_not_a_text_is_refused(value: object) -> None:
+def test_a_model_that_is_not_a_string_is_refused(value: object) -> None:
     with pytest.raises(NotAMessage, match="a model is named by a text"):
         _ = request(arguments={"model": value}).model
     assert (request(arguments={"model": "small"}).model, request().model) == ("small", None)

@@ -105,7 +105,7 @@ def test_a_conversation_knows_whether_it_owes_a_reply(
     assert talk.owes_reply is owes
 
 
-def test_opening_again_drops_the_messages_and_keeps_the_known_ids(
+def test_reopening_drops_the_messages_and_keeps_the_known_ids(
     talk: Conversation, tmp_path: Path
 ) -> None:
     old = mail("old")

@@ -170,7 +170,7 @@ steps = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(steps, max_size=20))
-def test_after_any_events_the_service_accepts_it_and_the_next_process_reads_the_same(
+def test_after_any_events_the_service_accepts_the_conversation_and_it_is_read_back_unchanged(
     taken: list[tuple[str, Any]],
 ) -> None:
     """A conversation that breaks a rule is refused each time, so its teammate is stuck."""

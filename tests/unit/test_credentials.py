@@ -114,7 +114,7 @@ def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_credential_of_systemd_is_the_key(folder: Path) -> None:
+def test_a_systemd_credential_is_used_as_the_key(folder: Path) -> None:
     (folder / "ANTHROPIC_API_KEY").write_text("sk-systemd\n")
     assert find() == "sk-systemd"
     assert "sk-systemd" in known_secrets()
@@ -122,7 +122,7 @@ def test_a_credential_of_systemd_is_the_key(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "\n"])
-def test_without_a_key_in_systemd_s_folder_the_environment_counts(
+def test_without_a_key_in_systemd_s_folder_the_environment_is_used(
     folder: Path, content: str | None
 ) -> None:
     if content is not None:

@@ -100,7 +100,7 @@ def test_setting_the_clock_back_does_not_reset_a_full_day(longest_bytes: int, de
 
 
 @pytest.mark.slow
-def test_setting_the_clock_back_before_the_kept_days_resets_nothing(desk: Desk) -> None:
+def test_setting_the_clock_back_beyond_the_kept_days_does_not_reset_the_limit(desk: Desk) -> None:
     """Sums of old days are removed; calls then count for the oldest day that is kept."""
     desk.longest_bytes = 1
     day = "2026-01-01"
@@ -198,7 +198,9 @@ def test_a_refusal_by_a_daily_limit_survives_a_replaced_file(desk: Desk) -> None
     assert not desk.ledger.is_refused("alice")
 
 
-def test_records_of_the_version_before_count_for_all_time_only(desk: Desk) -> None:
+def test_records_of_the_previous_version_count_only_towards_the_limit_for_all_time(
+    desk: Desk,
+) -> None:
     """They do not contain a day."""
     old = (
         '{"record": "terms", "teammate_tokens": 0, "teammate_usd": 0.0, "team_tokens": 0, '
@@ -270,7 +272,7 @@ def terms_of(text: str, folder: Path) -> Terms:
         ("https://openrouter.ai/api", False), ("https://8.8.8.8", False), ("", False),
     ],
 )  # fmt: skip
-def test_the_default_limit_spares_a_model_without_a_price_only_on_the_own_network(
+def test_the_default_limit_admits_a_model_without_a_price_only_on_the_local_network(
     tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch, *, is_local: bool
 ) -> None:
     monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
@@ -280,7 +282,9 @@ def test_the_default_limit_spares_a_model_without_a_price_only_on_the_own_networ
     )
 
 
-def test_a_model_without_a_price_passes_the_default_limit_on_money_alone(tmp_path: Path) -> None:
+def test_a_model_without_a_price_is_admitted_only_under_the_default_limit_on_money(
+    tmp_path: Path,
+) -> None:
     """Otherwise local models would not work by default; a limit that a person sets is strict."""
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.agree(terms_of('[model]\nbase_url = "http://localhost"\n', tmp_path))

@@ -53,7 +53,7 @@ class Racing(Proof):
         (None, "proven", None),
     ],
 )
-def test_a_round_is_over_if_nothing_changed_during_the_look(
+def test_a_round_is_over_if_nothing_changes_while_it_is_inspected(
     paths: TeamPaths, before: str | None, meanwhile: str | None, over: bool | None
 ) -> None:
     enrol(paths, carl=Status.WORKING)

@@ -202,7 +202,7 @@ def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         (503, b"", Level.NOTE, "answered 503"),
     ],
 )
-def test_each_answer_of_the_models_server_has_its_sentence(
+def test_each_answer_of_the_model_server_is_explained_in_a_sentence(
     base: str, status: int, text: bytes, level: Level, sentence: str
 ) -> None:
     Answers.given = status, text
@@ -248,7 +248,7 @@ def test_a_redirect_is_not_followed_and_is_a_failure(base: str) -> None:
         ("REQUESTS_CA_BUNDLE", "/nowhere/ca.pem", "REQUESTS_CA_BUNDLE names /nowhere/ca.pem"),
     ],
 )
-def test_an_environment_that_reaches_no_server_is_a_failure(
+def test_an_environment_that_cannot_reach_a_server_is_a_failure(
     variable: str, value: str, words: str, base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
@@ -262,7 +262,7 @@ def test_an_environment_that_reaches_no_server_is_a_failure(
 @pytest.mark.parametrize(
     "key", ["sk-ant-secret\n", "sk-ant-secret\nmore", " sk-ant-secret", "sk-ant-sécret"]
 )
-def test_a_key_that_cannot_be_one_is_a_failure_and_not_shown(
+def test_a_malformed_key_is_a_failure_and_is_not_shown(
     base: str, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", key)

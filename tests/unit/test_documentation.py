@@ -202,7 +202,7 @@ def test_an_example_of_a_workflow_is_yaml_and_names_commands_that_exist(page: Pa
         assert any(line.startswith("teamctl ") for line in lines)
 
 
-def test_few_examples_are_not_run() -> None:
+def test_only_a_few_examples_are_not_run() -> None:
     """Those that need systemd, a terminal, a remote or a clone of the repository."""
     examples = [example for page in PAGES for example in documents.examples(page)]
     not_run = [one.place for one in examples if not one.runs or one.language == "ini"]

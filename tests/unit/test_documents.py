@@ -18,7 +18,7 @@ from teamd.team.member import Member
 from teamd.team.states import Status
 
 
-def test_times_are_iso_text_and_the_number_is_beside_it() -> None:
+def test_times_are_iso_text_with_the_number_beside_it() -> None:
     assert with_iso_times({"members": [{"since": 1_711_234_567.89, "until": None}]}) == {
         "members": [
             {
@@ -30,7 +30,7 @@ def test_times_are_iso_text_and_the_number_is_beside_it() -> None:
     }
 
 
-def test_the_start_of_a_teammates_process_is_a_time_of_the_calendar(paths: TeamPaths) -> None:
+def test_the_start_of_a_teammates_process_is_a_calendar_time(paths: TeamPaths) -> None:
     """The roster has the clock ticks of the kernel, which name a process beyond doubt."""
     me = Identity.own()
     member = Member(
@@ -48,12 +48,12 @@ def test_the_start_of_a_teammates_process_is_a_time_of_the_calendar(paths: TeamP
         {"time": True, "since": None, "seconds": 5.0},
     ],
 )
-def test_values_that_are_no_times_of_ours_stay_as_they_are(document: object) -> None:
+def test_values_that_are_not_our_times_are_left_unchanged(document: object) -> None:
     assert with_iso_times(document) == document
 
 
 @pytest.mark.parametrize("seconds", [1e300, float("nan"), float("-inf")])
-def test_a_time_that_no_calendar_has_is_null(seconds: float) -> None:
+def test_a_time_outside_the_calendar_is_null(seconds: float) -> None:
     assert with_iso_times({"time": seconds})["time"] is None
 
 
@@ -61,7 +61,7 @@ def test_a_time_that_no_calendar_has_is_null(seconds: float) -> None:
     ("words", "asked"),
     [("team --json", True), ("send bob -- --json", False), ("team", False)],
 )
-def test_json_is_asked_for_by_an_option_and_not_by_a_text(
+def test_json_is_requested_by_an_option_and_not_by_a_word_in_the_text(
     words: str, asked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["teamctl", *words.split()])

@@ -23,7 +23,7 @@ def look(stream: EventStream) -> list[tuple[str, str, float]]:
     return [(one.kind, one.name, one.time) for one in stream.look()]
 
 
-def test_a_conversation_is_read_on_from_the_last_look(paths: TeamPaths) -> None:
+def test_a_conversation_is_read_from_where_the_last_read_stopped(paths: TeamPaths) -> None:
     reply(paths, "ada", 5.0)
     stream = EventStream(paths, 4.0)
     assert look(stream) == [("turn_began", "ada", 5.0), ("replied", "ada", 5.0)]
@@ -32,7 +32,7 @@ def test_a_conversation_is_read_on_from_the_last_look(paths: TeamPaths) -> None:
     assert look(stream) == []
 
 
-def test_a_file_created_between_looks_is_read_from_its_start(paths: TeamPaths) -> None:
+def test_a_file_created_between_two_reads_is_read_from_its_start(paths: TeamPaths) -> None:
     """A clock may be set back, so the start time filters only the events of the first look."""
     stream = EventStream(paths, 4.0)
     assert look(stream) == []

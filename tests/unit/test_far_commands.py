@@ -123,14 +123,16 @@ def test_a_forbidden_or_late_request_does_not_reach_teamd(
     assert asked(commands.paths) == []
 
 
-def test_without_a_teamd_it_is_refused_with_its_exit_code(commands: Commands) -> None:
+def test_without_teamd_a_command_is_answered_with_the_exit_code_for_no_teamd(
+    commands: Commands,
+) -> None:
     answer = asyncio.run(commands.carry_out("h1", request().encode()))
     assert answer is not None
     assert answer.exit_code == ExitCode.NO_TEAMD
 
 
 @pytest.mark.parametrize("command", CROSSING)
-def test_a_request_and_an_answer_are_decoded_as_encoded(command: str) -> None:
+def test_a_request_and_an_answer_are_decoded_as_they_were_encoded(command: str) -> None:
     wanted = request(command)
     assert FarRequest.decode(wanted.encode()) == wanted
     answer = FarAnswer(id=wanted.id, text="no", exit_code=ExitCode.REFUSED)

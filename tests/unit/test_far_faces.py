@@ -109,7 +109,7 @@ def test_the_table_of_hosts_fits_and_shows_the_state_of_each(hosts: FarHosts, wi
 
 
 @pytest.mark.usefixtures("postman")
-def test_reports_about_the_own_host_are_shown(hosts: FarHosts) -> None:
+def test_reports_about_this_host_are_shown(hosts: FarHosts) -> None:
     """A second machine with its name: the other hosts see it, and this one must, too."""
     views = Views(hosts.paths)
     views.report("h1", Report(time.time(), "two hosts have that name"))
@@ -122,7 +122,9 @@ def test_reports_about_the_own_host_are_shown(hosts: FarHosts) -> None:
 
 @pytest.mark.usefixtures("postman")
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_members_of_other_hosts_are_rows_and_never_failed(hosts: FarHosts, width: int) -> None:
+def test_members_of_other_hosts_are_listed_and_never_shown_as_failed(
+    hosts: FarHosts, width: int
+) -> None:
     shown = drawn(roster_table.roster_table(rows_of(hosts)), width)
     assert max(map(len, shown)) <= width
     assert shown[1].startswith("bob@project@h2 ")

@@ -100,7 +100,7 @@ def test_mail_to_another_machine_is_a_line_in_its_outbox(
 
 
 @pytest.mark.parametrize("address", ["bob@project@h1", "BOB@Project@H1"])
-def test_an_address_with_the_own_host_name_is_local(
+def test_an_address_with_this_hosts_name_is_local(
     post: MailRouter, paths: TeamPaths, address: str
 ) -> None:
     assert post.send(to(address)) == Sent("bob")
@@ -183,7 +183,7 @@ def test_a_full_outbox_is_an_error_and_does_not_block(post: MailRouter, paths: T
         post.send(to("bob@project@h3", content="x" * 1000))
 
 
-def test_another_text_under_a_queued_id_is_refused(post: MailRouter) -> None:
+def test_a_different_text_with_a_queued_id_is_refused(post: MailRouter) -> None:
     first = to("bob@project@h3", id="order-66")
     post.check_id(first)
     post.send(first)

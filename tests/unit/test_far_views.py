@@ -178,7 +178,9 @@ def test_a_host_last_seen_by_an_earlier_postman_is_unreachable_from_now_on(
 
 
 @pytest.mark.parametrize("offline", ["", OFFLINE])
-def test_a_host_that_was_never_heard_is_not_reported_as_gone(views: Views, offline: str) -> None:
+def test_a_host_that_was_never_heard_from_is_not_reported_as_gone(
+    views: Views, offline: str
+) -> None:
     """The name in the settings may never have existed, so silence proves nothing."""
     show_host(views, "h2", None, 100.0, offline=offline, deaf=DEAF)
     assert seen(views) == (HostState.NEVER, offline)

@@ -199,7 +199,7 @@ def test_a_system_error_becomes_a_sentence_that_names_the_file(
     assert "\n" not in str(caught.value)
 
 
-def test_confirm_is_asked_at_the_last_moment_when_all_is_written(path: Path) -> None:
+def test_confirm_is_called_at_the_last_moment_after_everything_is_written(path: Path) -> None:
     """A version that is compared before a long write may be another one after it."""
     done: list[str] = []
 

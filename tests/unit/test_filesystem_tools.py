@@ -152,14 +152,16 @@ def test_pages_hold_every_line_once(
         ),
     ],
 )
-def test_an_unusual_form_is_named_below_the_lines(
+def test_an_unusual_encoding_or_line_ending_is_named_below_the_lines(
     box: Toolbox, tmp_path: Path, data: bytes, note: str
 ) -> None:
     (tmp_path / "a").write_bytes(data)
     assert read(box) == f"     1\t1\n     2\t2{note}"
 
 
-def test_the_form_is_named_on_the_page_that_shows_it(box: Toolbox, tmp_path: Path) -> None:
+def test_an_unusual_encoding_or_line_ending_is_named_on_the_page_that_shows_it(
+    box: Toolbox, tmp_path: Path
+) -> None:
     """Line endings are named on every page, since they matter to an edit of it."""
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbf1\n2\r\n3")
     ends = "mixed line endings: 1 CRLF of 2"
@@ -349,7 +351,7 @@ def test_modes_are_kept(box: Toolbox, tmp_path: Path) -> None:
         (b"caf\xe9\r\n", "1\n", b"1\n", ""),
     ],
 )
-def test_new_content_keeps_the_form_of_the_old(  # noqa: PLR0917 -- pytest gives them by name
+def test_new_content_keeps_the_encoding_and_line_endings_of_the_old(  # noqa: PLR0917 -- pytest gives them by name
     box: Toolbox, tmp_path: Path, before: bytes, content: str, after: bytes, kept: str
 ) -> None:
     (tmp_path / "a").write_bytes(before)

@@ -57,7 +57,7 @@ def two(paths: TeamPaths) -> TeamPaths:
     return paths
 
 
-def test_later_records_are_printed_one_a_line_including_those_of_new_members(
+def test_later_records_are_printed_one_per_line_including_those_of_new_members(
     two: TeamPaths,
 ) -> None:
     def join() -> None:
@@ -107,7 +107,7 @@ def test_a_member_that_leaves_the_team_is_reported_in_a_line(paths: TeamPaths) -
     assert line.split(maxsplit=1)[1] == "ada left the team"
 
 
-def test_a_retry_is_reported_once_although_its_time_runs_down(paths: TeamPaths) -> None:
+def test_a_retry_is_reported_once_while_its_time_counts_down(paths: TeamPaths) -> None:
     enrol(paths, ada=Status.WORKING)
     own = Identity.own()
     (member,) = Roster(paths).read().members

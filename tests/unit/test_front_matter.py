@@ -25,7 +25,7 @@ def test_fields_and_body_are_separated(tmp_path: Path) -> None:
     assert found.body == "Be strict.\n---\nend"
 
 
-def test_windows_line_ends_and_a_byte_order_mark_are_accepted(tmp_path: Path) -> None:
+def test_windows_line_endings_and_a_byte_order_mark_are_accepted(tmp_path: Path) -> None:
     found = read(tmp_path, b"\xef\xbb\xbf---\r\nname: a\r\n---\r\nBody\r\n")
     assert (found.text("name"), found.body) == ("a", "Body")
 
@@ -50,7 +50,7 @@ def test_a_wrong_yaml_tag_does_not_spoil_the_file(tmp_path: Path, value: str) ->
     assert (found.text("name"), found.text("description")) == ("a", value)
 
 
-def test_lists_in_a_list_are_ignored(tmp_path: Path) -> None:
+def test_nested_lists_are_ignored(tmp_path: Path) -> None:
     """A few aliases of aliases would be gigabytes of text."""
     assert read(tmp_path, "---\ntools: [Read, [x], {a: 1}, 3]\n---\n").words("tools") == (
         "Read",

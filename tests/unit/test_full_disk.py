@@ -63,7 +63,7 @@ def test_a_failed_replace_keeps_the_old_content(path: Path, old: bytes | None) -
     assert names(path.parent) == ([path.name] if old is not None else [])
 
 
-def test_a_failed_append_leaves_no_half_line(path: Path) -> None:
+def test_a_failed_append_leaves_no_partial_line(path: Path) -> None:
     """The kernel writes the bytes that fit, and only the next write fails."""
     path.write_bytes(b"old\n")
     error = said(TRIES, "append", path, 5000, file_bytes=1000)

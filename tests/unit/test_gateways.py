@@ -31,7 +31,7 @@ def call(call_id: str, word: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("reason", ["tool_use", "end_turn", "stop", "tool_calls", "stop_sequence"])
-def test_a_whole_call_runs_for_any_stop_reason(tmp_path: Path, reason: str) -> None:
+def test_a_complete_call_runs_whatever_the_stop_reason_is(tmp_path: Path, reason: str) -> None:
     life = Life(tmp_path, use(("do", {"word": "a"}), stop_reason=reason), say("Done."))
     life.send("work")
     life.live(calls=2)

@@ -64,7 +64,7 @@ def test_the_heading_comes_before_lines_and_recipes_before_other_topics() -> Non
     assert all(match.line for match in others)
 
 
-def test_lines_are_listed_where_no_heading_has_the_word_and_the_rest_is_counted() -> None:
+def test_lines_are_listed_if_no_heading_has_the_word_and_the_rest_is_counted() -> None:
     output = ask("teamctl").output
     assert len(output.splitlines()) <= 23
     assert "\nand " in output
@@ -96,7 +96,7 @@ def test_several_words_may_name_a_command() -> None:
         ("shutdwn", "did you mean `teamctl help shutdown`?"),
     ],
 )
-def test_nothing_found_is_refused_with_the_next_step(word: str, then: str) -> None:
+def test_a_search_without_results_is_refused_with_the_next_step(word: str, then: str) -> None:
     ended = ask(word)
     assert (ended.exit_code, ended.output) == (1, "")
     assert str(ended.exception) == f"nothing about {word!r} in the topics and commands; {then}"
@@ -114,5 +114,5 @@ def test_json_holds_the_section_and_all_matches() -> None:
 
 
 @pytest.mark.parametrize("word", ["docker", "search", "limits"])
-def test_the_help_about_help_is_no_answer(word: str) -> None:
+def test_the_topic_about_help_is_not_a_search_result(word: str) -> None:
     assert ask(word).output.startswith("# ")

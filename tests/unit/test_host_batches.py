@@ -110,7 +110,7 @@ def test_lines_delivered_before_a_failure_are_recognized_when_they_arrive_again(
     assert world.right.inbox.ids()[1 + WINDOW_LINES :] == sent
 
 
-def test_a_hello_in_the_middle_loses_no_line(world: World) -> None:
+def test_a_hello_in_the_middle_does_not_lose_lines(world: World) -> None:
     """The other side reports its position; the lines that have arrived are still the next ones."""
     sent = send_all(world, MANY)
     world.right.link.connected(world.now)

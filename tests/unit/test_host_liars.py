@@ -145,7 +145,7 @@ def greet(links: Links, number: int, received: Cursor | None = None) -> list[byt
     return [frame for _, frame in links.sent()]
 
 
-def test_a_host_that_loses_its_folder_repeatedly_fills_no_mailbox(links: Links) -> None:
+def test_a_host_that_repeatedly_loses_its_folder_does_not_fill_any_mailbox(links: Links) -> None:
     for number in range(40):
         greet(links, number)
     told = Mailbox(links.post.paths, "lead").peek()
@@ -155,7 +155,7 @@ def test_a_host_that_loses_its_folder_repeatedly_fills_no_mailbox(links: Links) 
     assert not links.views.get("h3").reports[-1].text.startswith("h3"), "faces name it as well"
 
 
-def test_a_damaged_outbox_that_a_sender_put_aside_is_reported(links: Links) -> None:
+def test_a_damaged_outbox_that_a_sender_set_aside_is_reported(links: Links) -> None:
     """The kept file is found by its name when its folder changes, and not at each message."""
     links.start(["h3"])
     outbox = Outbox(links.post.paths, "h3", durable=False)
@@ -168,7 +168,9 @@ def test_a_damaged_outbox_that_a_sender_put_aside_is_reported(links: Links) -> N
     assert "was damaged; it is kept as" in told.content
 
 
-def test_an_outbox_put_aside_while_no_postman_ran_is_reported_by_the_next(links: Links) -> None:
+def test_an_outbox_set_aside_while_no_postman_ran_is_reported_by_the_next_postman(
+    links: Links,
+) -> None:
     outbox = Outbox(links.post.paths, "h3", durable=False)
     outbox.append(MAIL, to="bob", message={"id": "1", "from": "alice", "content": "x"})
     with outbox.path.open("ab") as file:
@@ -248,7 +250,9 @@ class Faulty(Nobody):
             raise LookupError(lines, suspected)
 
 
-def test_an_internal_error_at_one_host_blocks_no_other_and_is_reported_once(links: Links) -> None:
+def test_an_internal_error_at_one_host_does_not_block_the_others_and_is_reported_once(
+    links: Links,
+) -> None:
     links.receiver = Faulty()
     greet(links, 1)
     frame = LineFrame("e1", OutLine.make(2, "", b'"kind": "mail"}').raw).encode()

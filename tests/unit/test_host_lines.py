@@ -175,7 +175,7 @@ def test_an_outbox_is_rewritten_when_little_has_to_be_copied(tmp_path: Path, lim
     assert all(gone >= 8 for gone in shrunk[:-1])
 
 
-def test_a_receipt_for_unsent_lines_causes_no_search(tmp_path: Path) -> None:
+def test_a_receipt_for_unsent_lines_does_not_cause_a_search(tmp_path: Path) -> None:
     """Otherwise a host could make this one read its whole backlog for each false receipt."""
     outbox = outbox_in(tmp_path)
     lines = chain_of(*(b'"kind": "mail", "x": %d}' % number for number in range(900)))
@@ -201,7 +201,7 @@ def confirm_all(outgoing: Outgoing) -> None:
             outgoing.confirm(Cursor(outgoing.header.epoch, line.n, line.chain))
 
 
-def test_lines_are_sent_although_there_is_no_room_for_a_rewrite(tmp_path: Path) -> None:
+def test_lines_are_sent_even_if_there_is_no_room_for_a_rewrite(tmp_path: Path) -> None:
     """Files may not grow beyond a limit; the small rest at the end can still be rewritten."""
     outbox = replace(outbox_in(tmp_path), max_bytes=1 << 16)
     for _ in range(48):
@@ -230,7 +230,7 @@ def test_an_empty_outbox_is_not_rewritten_again(tmp_path: Path) -> None:
         )
 
 
-def test_a_failed_rewrite_of_an_idle_outbox_is_repeated_at_the_next_look(tmp_path: Path) -> None:
+def test_a_failed_rewrite_of_an_idle_outbox_is_retried_at_the_next_check(tmp_path: Path) -> None:
     """No further receipt will arrive, and a full outbox would stay full."""
     outbox = replace(outbox_in(tmp_path), max_bytes=1, patience_seconds=0.01)
     outbox.append(MAIL, x=1)

@@ -179,7 +179,7 @@ class Believing(Incoming):
     ],
     ids=["sound", "sent is done", "cursor before inbox", "no de-duplication"],
 )
-def test_each_broken_half_is_found(
+def test_each_deliberate_fault_in_the_link_is_found(
     tmp_path: Path, halves: tuple[type[Outgoing], type[Incoming]], found: bool
 ) -> None:
     """Three well-known faults of such links; the steps above must reveal each."""

@@ -163,7 +163,7 @@ def test_a_late_request_is_never_taken_for_a_timely_one(
         true += 1.0 if true < 60.0 else 50.0
 
 
-def test_a_timely_request_is_accepted_although_the_clocks_differ_by_hours() -> None:
+def test_a_timely_request_is_accepted_even_if_the_clocks_differ_by_hours() -> None:
     one, other = Host("h1"), Host("h2", ahead=7200.0)
     true = exchange(one, other, start=10.0, seconds=10.0)
     now = one.clock(true)
@@ -231,7 +231,7 @@ def test_two_machines_with_one_name_are_detected_and_a_restart_is_not_reported()
     assert one.presence.doubles() == {"h2"}
 
 
-def test_another_machine_with_the_own_name_is_detected() -> None:
+def test_another_machine_with_this_hosts_name_is_detected() -> None:
     one, copy = Host("h1"), Host("h1")
     exchange(one, copy, start=10.0, seconds=5 * BEAT_SECONDS)
     assert (one.presence.doubles(), one.presence.peers) == ({"h1"}, {})

@@ -82,7 +82,7 @@ def test_a_lost_ca_must_be_restored_from_a_copy(broker: BrokerFolder, lost: str)
     assert str(refused.value) == f"{broker.files.folder} {told}"
 
 
-def test_a_key_of_another_kind_signs_nothing() -> None:
+def test_a_key_of_another_kind_cannot_sign() -> None:
     ca = authority.new_authority("ca")
     other = ed25519.Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM,

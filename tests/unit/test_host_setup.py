@@ -43,7 +43,9 @@ def test_a_token_is_decoded_as_it_was_encoded() -> None:
 
 @settings(max_examples=20)
 @given(key=st.sampled_from([*json.loads(TOKEN.encode())]), value=VALUES)
-def test_a_token_with_any_field_values_is_refused_or_whole(key: str, value: object) -> None:
+def test_a_token_with_any_field_value_is_refused_or_decoded_completely(
+    key: str, value: object
+) -> None:
     """It comes from another machine, and its fields are written into settings and files."""
     text = json.dumps(json.loads(TOKEN.encode()) | {key: value}).encode()
     with suppress(NotAToken):
@@ -66,7 +68,7 @@ def test_a_token_for_a_server_without_tls_is_refused(server: str) -> None:
         Token.decode(text, place="x")
 
 
-def test_a_record_is_decoded_as_encoded_and_each_change_has_its_own_witness() -> None:
+def test_a_record_is_decoded_as_it_was_encoded_and_each_change_has_its_own_witness() -> None:
     made = record(default=("h1", "h2"), other=("h1",))
     assert BrokerRecord.decode(made.encode()) == made
     changed = (made, made.with_host("project", "h3"), made.with_addresses(["h9"]))
@@ -80,7 +82,7 @@ def test_a_damaged_record_is_reported(value: object) -> None:
         BrokerRecord.decode(json.dumps(value).encode())
 
 
-def test_a_reused_name_is_another_user() -> None:
+def test_a_host_that_reuses_a_name_gets_another_broker_user() -> None:
     before = record(project=("h1", "h2"))
     after = before.without_host("project", "h2").with_host("project", "h2")
     assert before.user("project", "h2") != after.user("project", "h2")
@@ -88,7 +90,7 @@ def test_a_reused_name_is_another_user() -> None:
 
 
 @given(path=st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20))
-def test_any_path_stays_one_word_of_the_unit(path: str) -> None:
+def test_any_path_stays_one_word_in_the_unit_file(path: str) -> None:
     text = unit(BrokerFiles(Path("/srv") / path), record(web=("h1",)), "web", "/usr/bin/nats")
     (line,) = (one for one in text.splitlines() if one.startswith("ExecStart="))
     assert line.count('"') - line.count('\\"') == 4

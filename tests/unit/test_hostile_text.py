@@ -156,7 +156,7 @@ def test_a_text_shows_its_control_characters(text: str) -> None:
 
 @pytest.mark.slow
 @given(st.recursive(st.text(st.characters(codec=None)) | st.none(), st.lists))
-def test_an_escaped_document_means_the_same(document: Any) -> None:
+def test_an_escaped_document_decodes_to_the_same_text(document: Any) -> None:
     escaped = terminal.escape_json(json.dumps(document, ensure_ascii=False))
     assert obeyed(escaped) == set()
     assert json.loads(escaped) == document
@@ -182,7 +182,7 @@ def test_each_control_character_has_a_visible_form() -> None:
     assert terminal.escape_json('"\x9b\u202e"') == r'"\u009b\u202e"'
 
 
-def test_no_colour_of_the_roster_is_a_link(paths: TeamPaths) -> None:
+def test_a_colour_in_the_roster_cannot_become_a_link(paths: TeamPaths) -> None:
     """A style of rich may be `link URL`, which a terminal follows."""
     Roster(paths).update(
         lambda team: team.with_new("ann", role="x", status=Status.IDLE, reason=None)

@@ -50,7 +50,7 @@ def test_a_message_with_the_request_id_of_another_gets_no_note(paths: TeamPaths)
     assert describe_end(paths, borrowed) == describe_end(paths, other) == ""
 
 
-def test_an_answered_request_is_one_line_and_no_waiting_mail(
+def test_an_answered_request_takes_one_line_and_no_longer_counts_as_waiting_mail(
     paths: TeamPaths, capsys: pytest.CaptureFixture[str]
 ) -> None:
     approvals = Approvals(paths, MailRouter(paths, durable=False, max_bytes=10_000))
@@ -166,7 +166,7 @@ def test_two_lines_with_the_same_text_are_two_messages(onlooker: Onlooker) -> No
     assert onlooker.look() == ["noon"]
 
 
-def test_the_same_id_with_another_text_is_another_message(onlooker: Onlooker) -> None:
+def test_the_same_id_with_another_text_is_a_different_message(onlooker: Onlooker) -> None:
     for words in ("one", "two"):
         onlooker.put(words, id="1")
     onlooker.put("one", id="1", **{"from": "ci"})

@@ -37,7 +37,7 @@ def test_pipx_injects_the_packages_of_the_extra(tmp_path: Path) -> None:
         (', url = "https://host/teamd.whl"', "'teamd[all] @ https://host/teamd.whl'"),
     ],
 )
-def test_uv_installs_all_again_from_the_same_place(
+def test_uv_reinstalls_everything_from_the_same_place(
     tmp_path: Path, requirement: str, wanted: str
 ) -> None:
     assert receipt(tmp_path, requirement) == f"uv tool install --reinstall {wanted}"
@@ -56,7 +56,7 @@ def test_another_environment_uses_the_pip_of_its_own_interpreter(tmp_path: Path)
     assert install_command("top").startswith(f"{sys.prefix}/bin/python -m pip install ")
 
 
-def test_an_environment_without_pip_is_filled_by_uv(
+def test_uv_installs_into_an_environment_without_pip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pip", None)

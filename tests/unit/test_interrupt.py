@@ -56,7 +56,9 @@ def test_an_interrupt_ends_the_call_and_each_call_has_a_result(tmp_path: Path) -
     assert life.do.done == []
 
 
-def test_without_a_text_she_is_idle_and_still_reads_mail(tmp_path: Path) -> None:
+def test_without_a_text_the_interrupted_teammate_is_idle_and_still_reads_mail(
+    tmp_path: Path,
+) -> None:
     life, begun = endless(tmp_path)
 
     async def scenario() -> None:
@@ -109,7 +111,7 @@ def test_an_interrupt_found_between_two_steps_ends_the_turn_without_a_signal(
 
 @pytest.mark.parametrize("text", ["Do something else.", ""])
 @pytest.mark.parametrize("step", ["in the inbox", "answered", "broken off", "in the conversation"])
-def test_the_process_after_a_killed_one_finds_the_interrupt(
+def test_the_process_that_replaces_a_killed_one_finds_the_interrupt(
     tmp_path: Path, text: str, step: str
 ) -> None:
     """The turn does not continue unchanged, and the text is read once."""
@@ -156,7 +158,7 @@ def test_an_interrupt_ends_a_paused_turn(tmp_path: Path, trouble: Exception) -> 
     assert "Do something else." in texts(life)
 
 
-def test_an_interrupt_is_found_behind_a_flood_of_mail(tmp_path: Path) -> None:
+def test_an_interrupt_is_found_after_a_flood_of_mail(tmp_path: Path) -> None:
     """An interrupt ends the turn at once, even behind more mail than one delivery takes."""
     life, begun = endless(tmp_path, say("I read."), say("I read it."))
 

@@ -115,7 +115,7 @@ def test_a_full_disk_does_not_end_the_program_that_logs(log: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["missing/teamd.log", "folder"])
-def test_a_path_that_cannot_be_written_does_not_end_the_program_either(
+def test_a_log_path_that_cannot_be_written_does_not_end_the_program(
     tmp_path: Path, place: str
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -176,7 +176,9 @@ def test_nothing_is_written_into_a_replaced_team_directory(
         assert not kept.exists()
 
 
-def test_a_moved_or_removed_log_is_started_again(journal: Journal, log: Path) -> None:
+def test_a_new_log_is_started_after_the_old_one_was_moved_or_removed(
+    journal: Journal, log: Path
+) -> None:
     """Logrotate moves the log, a person removes it; later lines must be found."""
     journal.note("first")
     log.rename(log.with_suffix(".old"))
@@ -188,7 +190,7 @@ def test_a_moved_or_removed_log_is_started_again(journal: Journal, log: Path) ->
     assert [line["event"] for line in lines(log.with_suffix(".old"))] == ["first"]
 
 
-def test_two_processes_that_rotate_one_log_lose_no_line(log: Path) -> None:
+def test_two_processes_that_rotate_one_log_do_not_lose_lines(log: Path) -> None:
     """The last lines of a process may coincide with the first of its successor."""
     one, other = Journal(log, "a"), Journal(log, "b")
     filler = "x" * (MAX_BYTES // 40)

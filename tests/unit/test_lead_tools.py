@@ -76,7 +76,7 @@ def refused(result: Result) -> str:
     return result.text
 
 
-def test_no_command_of_an_agent_goes_to_another_host(hall: Hall) -> None:
+def test_an_agent_cannot_send_commands_to_another_host(hall: Hall) -> None:
     shutdown = ShutdownRequest(hall.asking, Roster(hall.paths))
     spawned = hall.run(SpawnTeammate(hall.asking), name=FAR, role="coder", prompt="work")
     assert refused(spawned) == NOT_FROM_HERE
@@ -105,7 +105,7 @@ def test_a_task_for_a_teammate_refuses_options_for_subagents(hall: Hall, tmp_pat
     assert hall.run(tool, prompt="work") == Result(text="never")
 
 
-def test_a_host_without_a_roster_hides_no_other(hall: Hall) -> None:
+def test_a_host_without_a_roster_does_not_hide_the_others(hall: Hall) -> None:
     HostPlaces(hall.paths).create()
     views = Views(hall.paths)
     for host in ("h2", "h3"):
@@ -155,7 +155,7 @@ def test_a_plan_of_another_team_is_answered_only_by_its_receiver(hall: Hall) -> 
     assert unanswered.is_open
 
 
-def test_a_team_with_unreadable_requests_hides_no_other(hall: Hall) -> None:
+def test_a_team_with_unreadable_requests_does_not_hide_the_others(hall: Hall) -> None:
     damaged = teams.make(hall.project, "damaged")
     damaged.request("p-1").mkdir()
     plan = Approval(id="p-1", asker="dora", to="lead@project", type=Kind.PLAN, content="?", asked=1)

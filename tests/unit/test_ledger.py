@@ -69,7 +69,7 @@ def test_a_refusal_names_the_limit_its_figures_and_the_remedy(
     )
 
 
-def test_a_used_up_limit_is_called_reached(path: Path) -> None:
+def test_a_limit_that_is_used_up_is_described_as_reached(path: Path) -> None:
     Ledger(path).reserve(call(1))
     Ledger(path).settle(call(1), None)
     found = refusal(path, Terms(team_usd=Decimal("0.25")), call(2))
@@ -106,7 +106,7 @@ def test_an_unknown_price_is_refused_only_under_a_limit_on_money(path: Path) -> 
     assert ledger.read().used["alice"].unpriced_calls == 1
 
 
-def test_a_refusal_that_other_calls_may_lift_is_marked_as_passing(path: Path) -> None:
+def test_a_refusal_that_may_end_when_other_calls_end_is_marked_as_temporary(path: Path) -> None:
     """A teammate that only has to wait must not be paused: no person would resume it."""
     ledger = Ledger(path)
     ledger.agree(Terms(team_tokens=1500))
@@ -266,7 +266,7 @@ def stopped(path: Path, terms: Terms, name: str = "alice", **more: object) -> Le
 
 
 @pytest.mark.parametrize("key", ["team_usd", "teammate_usd", "team_usd_per_day"])
-def test_a_raise_lets_the_teammate_continue_up_to_the_raised_limit(key: str, path: Path) -> None:
+def test_a_resumed_teammate_continues_up_to_its_raised_limit(key: str, path: Path) -> None:
     ledger = stopped(path, Terms(**{key: Decimal("0.1")}))  # type: ignore[arg-type]
     raises, refusal = ledger.raise_limits("alice", ONE)
     assert ([one.limit for one in raises], refusal) == ([key], None)
@@ -276,14 +276,14 @@ def test_a_raise_lets_the_teammate_continue_up_to_the_raised_limit(key: str, pat
     assert ledger.reserve(call(6)) is not None, "$1.10 are used up"
 
 
-def test_a_raise_for_one_teammate_does_not_help_others(path: Path) -> None:
+def test_raising_the_limit_of_one_teammate_does_not_help_others(path: Path) -> None:
     ledger = stopped(path, Terms(teammate_usd=Decimal("0.1")))
     ledger.raise_limits("alice", ONE)
     assert ledger.reserve(call(2)) is None
     assert ledger.reserve(call(3, "bob")) is not None
 
 
-def test_a_raise_of_a_daily_limit_ends_with_the_day(path: Path) -> None:
+def test_a_raised_daily_limit_applies_only_for_that_day(path: Path) -> None:
     day = ["2026-11-22"]
     ledger = stopped(path, Terms(team_usd_per_day=Decimal("0.1")), today=lambda: day[0])
     raises, _ = ledger.raise_limits("alice", ONE)
@@ -296,7 +296,7 @@ def test_a_raise_of_a_daily_limit_ends_with_the_day(path: Path) -> None:
 
 
 @pytest.mark.parametrize("longest_bytes", [100_000, 1])
-def test_a_raise_survives_restarts_reloads_and_a_replaced_file(
+def test_a_raised_limit_survives_restarts_reloads_and_a_replaced_file(
     longest_bytes: int, path: Path
 ) -> None:
     ledger = stopped(path, Terms(team_usd=Decimal("0.1")), longest_bytes=longest_bytes)
@@ -309,7 +309,7 @@ def test_a_raise_survives_restarts_reloads_and_a_replaced_file(
     assert again.reserve(call(4)) is not None
 
 
-def test_nothing_is_raised_unless_the_teammate_can_continue(path: Path) -> None:
+def test_no_limit_is_raised_unless_the_teammate_can_continue_after_it(path: Path) -> None:
     """A person who reads that it was not enough tries again, and would raise it twice."""
     ledger = stopped(path, Terms(team_usd=Decimal("0.1")))
     size = path.stat().st_size
@@ -320,7 +320,7 @@ def test_nothing_is_raised_unless_the_teammate_can_continue(path: Path) -> None:
     assert path.stat().st_size == size
 
 
-def test_a_raise_of_the_other_unit_is_refused_with_the_right_one(path: Path) -> None:
+def test_raising_a_limit_in_the_wrong_unit_is_refused_with_the_right_one(path: Path) -> None:
     ledger = stopped(path, Terms(team_tokens=100))
     raises, refusal = ledger.raise_limits("alice", ONE)
     assert raises == []
@@ -342,7 +342,7 @@ def test_all_limits_that_stop_a_teammate_are_raised_at_once(path: Path) -> None:
     assert ledger.reserve(call(2)) is None
 
 
-def test_nothing_is_raised_for_a_teammate_that_is_not_stopped(path: Path) -> None:
+def test_no_limit_is_raised_for_a_teammate_that_no_limit_stops(path: Path) -> None:
     """A command that is repeated after a lost answer does not raise twice."""
     ledger = stopped(path, Terms(team_usd=Decimal("0.1")))
     assert ledger.raise_limits("bob", ONE) == ([], None)
@@ -350,7 +350,7 @@ def test_nothing_is_raised_for_a_teammate_that_is_not_stopped(path: Path) -> Non
     assert ledger.raise_limits("alice", ONE) == ([], None)
 
 
-def test_the_suggested_limit_is_high_enough_with_a_raise(
+def test_the_suggested_limit_is_high_enough_after_a_limit_was_raised(
     path: Path,
 ) -> None:
     ledger = stopped(path, Terms(team_usd=Decimal("0.1")))

@@ -70,7 +70,7 @@ def test_a_limit_is_always_a_number(usd: bytes) -> None:
     assert accounts.raised == {("team_usd", ""): Decimal("0.01")}
 
 
-def test_a_very_large_use_survives_a_compaction() -> None:
+def test_very_large_usage_survives_a_compaction() -> None:
     """A sum beyond the valid amounts would be lost when it is read again."""
     terms = {"record": "terms", **Terms(team_usd=Decimal(5)).encode()}
     accounts = read(block_of(terms, *[ACCOUNT | {"usd": 9e14}] * 2))

@@ -36,7 +36,7 @@ def run(state: State, *events: LifeEvent) -> tuple[State, list[Action]]:
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(State, LifeEvent)))
-def test_each_cell_keeps_the_invariants(state: State, event: LifeEvent) -> None:
+def test_each_cell_of_the_state_table_keeps_the_invariants(state: State, event: LifeEvent) -> None:
     """At most one process; none is forgotten; every request is answered."""
     after, action = next_step(state, event)
     due = state is State.WAITING and event is LifeEvent.DUE
@@ -75,13 +75,13 @@ def test_an_unwanted_teammate_ends_in_any_state(state: State) -> None:
 
 
 @pytest.mark.parametrize("state", LEAVING)
-def test_a_leaving_teammate_is_not_called_back(state: State) -> None:
+def test_a_teammate_that_is_being_shut_down_is_not_started_again(state: State) -> None:
     """A second process of the same name would take the mail of the ending one."""
     assert run(state, LifeEvent.WANTED) == (state, [Action.NOTHING])
 
 
 @pytest.mark.parametrize("state", LEAVING)
-def test_a_leaving_teammate_that_hibernates_has_ended(state: State) -> None:
+def test_a_teammate_that_hibernates_during_its_shutdown_counts_as_ended(state: State) -> None:
     assert run(state, LifeEvent.HIBERNATED) == (State.ABSENT, [Action.SETTLE])
 
 
@@ -109,7 +109,9 @@ def test_a_stuck_teammate_is_reported_once_and_returns_either_way() -> None:
 
 @pytest.mark.parametrize("event", [LifeEvent.SILENT, LifeEvent.HEARD])
 @pytest.mark.parametrize("state", [State.STOPPING, State.KILLED])
-def test_silence_is_ignored_while_a_teammate_is_leaving(state: State, event: LifeEvent) -> None:
+def test_silence_is_ignored_while_a_teammate_is_being_shut_down(
+    state: State, event: LifeEvent
+) -> None:
     """Its end already has a deadline."""
     assert run(state, event) == (state, [Action.NOTHING])
 
@@ -156,7 +158,7 @@ def test_the_limit_may_be_any_number() -> None:
     assert delays[-1] == LONGEST_DELAY_SECONDS
 
 
-def test_a_request_of_a_person_resets_the_count() -> None:
+def test_a_request_by_a_person_resets_the_count() -> None:
     crashes = RestartCounter()
     for _ in range(6):
         crashes.note(1.0, LIMIT)
@@ -169,7 +171,7 @@ def test_a_request_of_a_person_resets_the_count() -> None:
     crashes=st.integers(1, 40),
     within=st.floats(0.1, 1000),
 )
-def test_a_teammate_is_given_up_exactly_when_too_many_crashes_are_in_the_window(
+def test_a_teammate_fails_if_and_only_if_too_many_crashes_are_in_the_window(
     gaps: list[float], crashes: int, within: float
 ) -> None:
     limit = Supervision(crashes=crashes, within_seconds=within)

@@ -18,7 +18,9 @@ def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("behind", [*range(PART - 22, PART + 3), 0, 5, 2 * PART + 7])
-def test_a_line_is_found_across_the_bounds_of_parts(tmp_path: Path, behind: int) -> None:
+def test_a_line_is_found_even_if_it_crosses_the_boundary_between_two_reads(
+    tmp_path: Path, behind: int
+) -> None:
     path = tmp_path / "alice.jsonl"
     first, second, rest = b"above\n", MARK + b"}\n", b"z" * behind
     path.write_bytes(first + second + MARK + b"}\n" + b"not " + second + rest)

@@ -89,7 +89,7 @@ def test_a_frame_of_an_invalid_host_or_of_this_host_makes_no_link(links: Links, 
     assert links.due_seconds(0.0) == math.inf
 
 
-def test_a_broker_that_invents_names_causes_at_most_a_thousand_links(links: Links) -> None:
+def test_a_broker_that_invents_host_names_causes_at_most_a_thousand_links(links: Links) -> None:
     links.round(set(), [(f"h{number}", HELLO) for number in range(2, 1100)], 0.0)
     assert len(links.hosts) == 1000
     links.round(set(), [("h2", HELLO)], 0.0)
@@ -144,7 +144,7 @@ def test_a_forgotten_host_gets_no_more_hellos_and_returns_as_a_new_one(
     assert links.hosts == {"h2", "h3"}
 
 
-def test_a_damaged_outbox_that_cannot_be_repaired_is_reported_and_tried_again(
+def test_a_damaged_outbox_that_cannot_be_repaired_is_reported_and_retried(
     links: Links, log: Path
 ) -> None:
     """Its mail waits, so the person has to act, and is told once."""
@@ -177,7 +177,7 @@ class Unwritable(Outbox):
         raise StoreError("no space left on device")
 
 
-def test_a_link_that_cannot_be_created_blocks_no_other(links: Links, log: Path) -> None:
+def test_a_link_that_cannot_be_created_does_not_block_the_others(links: Links, log: Path) -> None:
     """A folder is in place of its cursor; its lines are not confirmed."""
     links.connected(0.0)
     cursor = HostPlaces(links.post.paths).received("h2")
@@ -191,7 +191,9 @@ def test_a_link_that_cannot_be_created_blocks_no_other(links: Links, log: Path) 
     assert links.hosts == {"h2", "h3"}
 
 
-def test_an_error_at_an_outbox_is_logged_once_and_tried_again(links: Links, log: Path) -> None:
+def test_an_error_at_an_outbox_is_logged_once_and_the_operation_retried(
+    links: Links, log: Path
+) -> None:
     links.start(["h2"])
     links.connected(0.0)
     outbox = HostPlaces(links.post.paths).outbox("h2")

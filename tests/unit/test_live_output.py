@@ -93,7 +93,7 @@ def test_a_summary_is_not_published_and_the_file_of_a_killed_process_is_removed(
     assert heard(path, aside=True) is None
 
 
-def test_a_reply_without_text_needs_no_file_unless_an_earlier_half_may_have_been_read(
+def test_a_reply_without_text_needs_no_file_unless_a_partial_one_may_have_been_read(
     tmp_path: Path,
 ) -> None:
     """A reader that has seen the half must notice that another attempt has started."""

@@ -35,7 +35,7 @@ def silent(reader: int) -> bool:
     return not select.select([reader], [], [], 0)[0]
 
 
-def test_mail_is_answered_and_then_she_idles(tmp_path: Path) -> None:
+def test_mail_is_answered_and_then_the_teammate_is_idle(tmp_path: Path) -> None:
     life = Life(tmp_path, say("Done."))
     life.send("count the files")
     life.live(calls=1)
@@ -124,7 +124,7 @@ def test_parallel_calls_are_all_answered_in_order(tmp_path: Path) -> None:
     assert flags == [False, True, True, False]
 
 
-def test_one_wake_makes_at_most_fifty_calls_then_she_idles_and_the_lead_is_told(
+def test_one_wake_makes_at_most_fifty_calls_and_then_the_lead_is_informed(
     tmp_path: Path,
 ) -> None:
     """An endless loop would burn money; silence about it would look like work."""
@@ -166,7 +166,7 @@ def test_the_same_id_twice_is_delivered_once(tmp_path: Path, later: bool) -> Non
     assert said.count("and this") == 1
 
 
-def test_the_same_id_with_other_words_is_another_message(tmp_path: Path) -> None:
+def test_the_same_id_with_different_text_is_a_different_message(tmp_path: Path) -> None:
     """A foreign program may reuse an id; no message may be lost, before or after it was read."""
     life = Life(tmp_path)
     for count, words in enumerate((["one", "two"], ["three"]), start=1):
@@ -197,7 +197,9 @@ def test_a_fresh_start_forgets_the_conversation_and_takes_the_new_role(tmp_path:
     assert "and more" not in texts(life.model.last())
 
 
-def test_she_is_paused_until_the_next_mail_and_the_lead_is_told_once(tmp_path: Path) -> None:
+def test_a_teammate_is_paused_until_the_next_mail_and_the_lead_is_informed_once(
+    tmp_path: Path,
+) -> None:
     broken = UnusableError("no key; set one")
     life = Life(tmp_path, broken, broken, say("Thanks."), UnusableError("no key; set one"))
     life.send("work")
@@ -219,7 +221,7 @@ def test_she_is_paused_until_the_next_mail_and_the_lead_is_told_once(tmp_path: P
     assert len(life.lead) == 2, "it worked in between, so this is news"
 
 
-def test_the_lead_is_not_told_again_by_the_next_process(tmp_path: Path) -> None:
+def test_the_next_process_does_not_inform_the_lead_again(tmp_path: Path) -> None:
     """Otherwise every `teamd restart` would report a known pause; a new pause is reported."""
     life = Life(tmp_path, *map(UnusableError, ("no key", "no key", "no such model")), say("Done."))
     life.send("work")
@@ -262,7 +264,7 @@ def test_mail_does_not_end_a_pause_at_a_limit(tmp_path: Path, error: UnusableErr
     assert life.lead == [f"alice is paused: {error}"]
 
 
-def test_a_pause_ends_in_time_although_the_machine_was_suspended(
+def test_a_pause_ends_on_time_even_if_the_machine_was_suspended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The event loop's clock stops during a suspend."""
@@ -280,7 +282,7 @@ def test_a_pause_ends_in_time_although_the_machine_was_suspended(
     asyncio.run(scenario())
 
 
-def test_a_pause_survives_the_process(tmp_path: Path) -> None:
+def test_a_pause_outlives_the_process(tmp_path: Path) -> None:
     """Its work is not forgotten when the person corrects the key and restarts teamd."""
     life = Life(tmp_path, UnusableError("no key; set one"), say("Done."))
     life.send("work")
@@ -290,7 +292,7 @@ def test_a_pause_survives_the_process(tmp_path: Path) -> None:
     assert life.model.asked[1].model == MODEL
 
 
-def test_she_ends_when_her_supervisor_has_gone(tmp_path: Path) -> None:
+def test_a_teammate_ends_when_its_supervisor_is_gone(tmp_path: Path) -> None:
     life = Life(tmp_path)
 
     async def scenario() -> None:

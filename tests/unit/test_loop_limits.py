@@ -29,7 +29,7 @@ def test_a_new_process_at_the_same_limit_does_not_report_it_again(tmp_path: Path
     assert life.lead[1:] == [f"alice is paused: {KEY} is reached: 3 of 3"]
 
 
-def test_a_ring_resumes_a_teammate_whose_limit_was_lifted(tmp_path: Path) -> None:
+def test_ringing_its_bell_resumes_a_teammate_whose_limit_was_raised(tmp_path: Path) -> None:
     lifted: list[bool] = []
     life = Life(tmp_path, LimitError("reached", KEY, lambda: bool(lifted)), say("Done."))
     life.send("work")

@@ -20,7 +20,7 @@ def told(life: Life) -> int:
     return str(life.model.asked[-1].messages).count(ENDED.text)
 
 
-def test_news_is_in_the_next_request_and_only_once_over_all_restarts(tmp_path: Path) -> None:
+def test_news_is_in_the_next_request_and_only_once_across_all_restarts(tmp_path: Path) -> None:
     life = Life(tmp_path, use(("do", {})))
     life.send("work")
     life.live(calls=2)
@@ -51,7 +51,7 @@ def test_news_wakes_an_idle_teammate(tmp_path: Path) -> None:
     assert told(life) == 1
 
 
-def test_mail_that_comes_during_the_look_for_news_is_read_at_once(tmp_path: Path) -> None:
+def test_mail_that_arrives_during_the_check_for_news_is_read_at_once(tmp_path: Path) -> None:
     """Its ring must not be taken for one of mail that was read."""
     life = Life(tmp_path)
     life.news = _MailMeanwhile(lambda: life.send("work"))

@@ -154,7 +154,7 @@ def test_a_reply_that_was_cut_off_is_continued(tmp_path: Path, calls: int) -> No
     assert (CUT_OFF_REPLY in texts) == (not calls)
 
 
-def test_the_same_id_with_another_text_is_another_message(tmp_path: Path) -> None:
+def test_the_same_id_with_another_text_is_a_different_message(tmp_path: Path) -> None:
     """A foreign program may count its ids from 1 at every start; none of its mail may be lost."""
     life = Life(tmp_path, say("one"), say("two"))
     life.send("the first", id="1")

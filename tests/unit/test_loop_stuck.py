@@ -60,7 +60,7 @@ def test_the_sixth_repeat_ends_the_turn_and_each_turn_starts_at_zero(tmp_path: P
     assert life.lead == [TOLD]
 
 
-def test_calls_behind_the_sixth_repeat_do_not_run(tmp_path: Path) -> None:
+def test_calls_after_the_sixth_repeat_do_not_run(tmp_path: Path) -> None:
     other = ("do", {"word": "y"})
     life = Life(tmp_path, use(*[SAME] * 8, other))
     life.send("work")

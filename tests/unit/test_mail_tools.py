@@ -117,7 +117,7 @@ def test_lone_surrogates_do_not_stop_a_message(post: MailRouter) -> None:
         (105, "more than 100 new messages;"),
     ],
 )
-def test_read_inbox_counts_mail_and_takes_none(
+def test_read_inbox_counts_mail_but_does_not_take_any(
     post: MailRouter, tmp_path: Path, waiting: int, told: str
 ) -> None:
     """Mail enters the conversation in one way; a second one would lose or duplicate it."""

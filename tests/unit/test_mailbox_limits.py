@@ -29,7 +29,7 @@ def taken(box: Mailbox, portion: BatchLimit) -> list[str]:
     return [message.content for message in batch.messages]
 
 
-def test_a_batch_keeps_to_its_limit_and_the_rest_follows_in_order(paths: TeamPaths) -> None:
+def test_a_batch_stays_within_its_limit_and_the_rest_follows_in_order(paths: TeamPaths) -> None:
     fill(paths, *"abcdefgh")
     box = Mailbox(paths, "bob", durable=False)
     portions = [taken(box, BatchLimit(messages=3)) for _ in range(4)]
@@ -55,14 +55,14 @@ def test_a_batch_is_the_same_until_it_is_done(paths: TeamPaths) -> None:
     assert first == again
 
 
-def test_the_next_reader_continues_behind_the_finished_mail(paths: TeamPaths) -> None:
+def test_the_next_reader_continues_after_the_finished_mail(paths: TeamPaths) -> None:
     """Not at the start of the file: otherwise each crash would cause a flood to be read again."""
     fill(paths, *"abc")
     assert taken(Mailbox(paths, "bob", durable=False), BatchLimit(messages=2)) == ["a", "b"]
     assert taken(Mailbox(paths, "bob", durable=False), BatchLimit(messages=2)) == ["c"]
 
 
-def test_a_message_larger_than_a_batch_comes_alone(paths: TeamPaths) -> None:
+def test_a_message_larger_than_a_batch_is_delivered_alone(paths: TeamPaths) -> None:
     fill(paths, "small", "x" * 5000, "small too")
     box = Mailbox(paths, "bob", durable=False)
     sizes = [[len(content) for content in taken(box, BatchLimit(bytes=1000))] for _ in range(3)]
@@ -90,7 +90,9 @@ def test_with_any_limit_each_message_comes_once_and_in_order(
     assert found == contents
 
 
-def test_a_batch_that_two_readers_did_not_survive_is_delivered_singly(paths: TeamPaths) -> None:
+def test_a_batch_that_two_readers_did_not_survive_is_delivered_one_message_at_a_time(
+    paths: TeamPaths,
+) -> None:
     fill(paths, *"abcd")
     readers = [Mailbox(paths, "bob", durable=False).take(WARY) for _ in range(4)]
     assert [len(batch.messages) for batch in readers] == [3, 3, 1, 1]
@@ -139,7 +141,7 @@ def test_only_a_reader_with_a_batch_in_hand_is_blamed_on_it(paths: TeamPaths) ->
     assert crash(paths) == ["d"]
 
 
-def test_the_rest_of_a_suspected_batch_is_delivered_singly(paths: TeamPaths) -> None:
+def test_the_rest_of_a_suspected_batch_is_delivered_one_message_at_a_time(paths: TeamPaths) -> None:
     """Not as one batch again after the first message: each retry would cost two more crashes."""
     fill(paths, *"abcdef")
     for _ in range(3):
@@ -157,7 +159,7 @@ def test_a_message_without_id_keeps_its_id_and_time_for_every_reader(paths: Team
     assert len({message.id for message in again.messages}) == 3
 
 
-def test_a_flood_of_invalid_lines_hides_no_message(paths: TeamPaths) -> None:
+def test_a_flood_of_invalid_lines_does_not_hide_messages(paths: TeamPaths) -> None:
     paths.inbox("bob").write_bytes(b"garbage\n" * 5000)
     fill(paths, "a")
     box = Mailbox(paths, "bob", durable=False)
@@ -165,7 +167,7 @@ def test_a_flood_of_invalid_lines_hides_no_message(paths: TeamPaths) -> None:
     assert (box.rejected(), box.waiting()) == (5000, False)
 
 
-def test_an_interrupted_look_by_a_person_is_not_suspected(paths: TeamPaths) -> None:
+def test_mail_is_not_suspected_because_a_person_interrupted_its_display(paths: TeamPaths) -> None:
     """`teamctl inbox | head` may be interrupted any number of times."""
     fill(paths, *"ab")
     for _ in range(10):
@@ -182,7 +184,9 @@ def test_the_reason_for_a_rejected_line_is_reported(paths: TeamPaths) -> None:
     assert box.take() == EMPTY
 
 
-def test_mail_that_senders_were_allowed_meanwhile_is_accepted(paths: TeamPaths) -> None:
+def test_mail_that_senders_have_been_allowed_to_send_meanwhile_is_accepted(
+    paths: TeamPaths,
+) -> None:
     """Senders read the current settings, and a reader those of its start; no mail is lost."""
     granted = 100
     box = Mailbox(paths, "bob", durable=False, max_bytes=200, granted=lambda: granted)

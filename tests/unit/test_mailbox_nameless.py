@@ -46,7 +46,7 @@ def told(batch: Batch) -> list[tuple[str, str, float]]:
     return [(one.content, one.id, one.timestamp) for one in batch.messages]
 
 
-def test_its_time_is_the_time_of_taking(paths: TeamPaths) -> None:
+def test_the_time_of_a_message_without_an_id_is_when_it_was_taken(paths: TeamPaths) -> None:
     append(paths, "go on")
     [message] = reader(paths).take().messages
     assert message.timestamp == moment_of(message.id.rpartition("-")[0])
@@ -64,7 +64,7 @@ def test_every_reader_gives_it_the_same_id(paths: TeamPaths, end: str, limit: Ba
 
 
 @pytest.mark.parametrize("same", [True, False], ids=["the same reader", "another one"])
-def test_the_same_text_later_is_another_message(paths: TeamPaths, same: bool) -> None:
+def test_the_same_text_later_is_a_different_message(paths: TeamPaths, same: bool) -> None:
     found, box = set(), reader(paths)
     for _ in range(3):
         append(paths, "go on")
@@ -75,7 +75,7 @@ def test_the_same_text_later_is_another_message(paths: TeamPaths, same: bool) ->
     assert len(found) == 3
 
 
-def test_a_failed_read_assigns_no_wrong_id(
+def test_a_failed_read_does_not_assign_wrong_ids(
     paths: TeamPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(paths, "go on", "go on")
@@ -98,7 +98,7 @@ def fail(*_: object, **__: object) -> int:
     [WARY, BatchLimit(messages=2), BatchLimit(bytes=2 * len('{"content": "a"}\n'))],
     ids=str,
 )
-def test_a_batch_ends_behind_the_markers(paths: TeamPaths, limit: BatchLimit) -> None:
+def test_a_batch_ends_after_the_markers(paths: TeamPaths, limit: BatchLimit) -> None:
     """Otherwise mail would seem to wait behind each full batch."""
     append(paths, "a", "b")
     box = reader(paths)
@@ -313,7 +313,7 @@ def test_after_any_kills_and_power_cuts_each_message_is_delivered_once(
 
 @pytest.mark.parametrize("syncs", range(6))
 @pytest.mark.parametrize("earlier", [False, True], ids=["first batch", "second batch"])
-def test_a_power_cut_during_or_after_a_take_loses_and_duplicates_nothing(
+def test_a_power_cut_during_or_after_a_take_neither_loses_nor_duplicates_mail(
     syncs: int, *, earlier: bool
 ) -> None:
     """For each state of the two files that the disk may have kept, independently of each other."""

@@ -42,7 +42,7 @@ LIMITS = [
 
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("ended", [True, False])
-def test_every_line_comes_once_whatever_lines_are_between(
+def test_every_line_is_delivered_once_whatever_lines_are_in_between(
     box: Mailbox, paths: TeamPaths, limit: BatchLimit, ended: bool
 ) -> None:
     lines = numbered(60)
@@ -71,7 +71,7 @@ def test_one_overlong_line_among_many_is_rejected(box: Mailbox, paths: TeamPaths
     assert paths.rejected("bob").read_bytes() == too_long
 
 
-def test_a_flood_that_would_fill_the_inbox_is_moved_aside(paths: TeamPaths) -> None:
+def test_a_flood_that_would_fill_the_inbox_is_set_aside(paths: TeamPaths) -> None:
     """Mail counts while it is in the inbox: other senders would be refused for hours."""
     room = 1 << 20
     box = Mailbox(paths, "bob", durable=False, max_inbox_bytes=room)

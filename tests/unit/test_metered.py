@@ -193,7 +193,7 @@ def test_a_failure_before_the_server_started_costs_nothing(
     ],
     ids=str,
 )
-def test_an_unknown_use_counts_in_full(play: Reply | Exception, tmp_path: Path) -> None:
+def test_unknown_usage_counts_in_full(play: Reply | Exception, tmp_path: Path) -> None:
     """A broken stream is charged, and so is a reply of a server that reports no tokens."""
     desk = Desk(tmp_path, play)
     if isinstance(play, Exception):

@@ -85,7 +85,7 @@ def test_an_error_that_a_person_must_correct_is_not_tried_again(status: int, kin
         ("request_too_large", TooLongError),
     ],
 )
-def test_within_a_stream_the_type_counts(kind: str, wanted: type[ModelError]) -> None:
+def test_within_a_stream_the_type_of_an_error_decides(kind: str, wanted: type[ModelError]) -> None:
     """The status was 200 before the error."""
     assert type(judged(Refused(200, kind=kind))) is wanted
 
@@ -244,7 +244,7 @@ def test_a_rate_limit_is_not_taken_for_an_account_without_credit(said: str) -> N
         {"error": {"message": "no", "details": {"error_code": "enforced_spend_limit_reached"}}},
     ],
 )
-def test_an_error_code_counts_like_a_type(body: Any) -> None:
+def test_an_error_code_is_treated_like_an_error_type(body: Any) -> None:
     assert type(judged(Refused(429, body=body))) is LaterError
 
 

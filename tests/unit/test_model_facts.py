@@ -32,7 +32,7 @@ def page(model: str = MODEL, **more: Any) -> dict[str, Any]:
     return {**entry(model, terms), **more}
 
 
-def test_a_complete_page_of_the_newest_generation() -> None:
+def test_a_complete_page_of_the_newest_generation_is_read() -> None:
     assert ModelFacts.read(MODEL, page()) == ModelFacts(
         name=MODEL,
         context_tokens=1_000_000,
@@ -93,7 +93,7 @@ def test_an_invalid_page_has_no_facts(answer: Any) -> None:
 
 
 @given(JSON)
-def test_a_missing_answer_is_an_error(answer: Any) -> None:
+def test_a_missing_answer_means_unknown_and_is_not_an_error(answer: Any) -> None:
     ModelFacts.read(MODEL, answer)
     ModelFacts.read(MODEL, {**page(), "capabilities": answer, "retires_at": answer})
 

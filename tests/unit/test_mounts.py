@@ -124,7 +124,7 @@ def test_the_root_of_a_mount_gives_the_path_within_its_file_system(
     assert Mount("8:1", root, point, read_only=False).at(path) == ("8:1", found)
 
 
-def test_a_folder_with_a_longer_name_is_another_one() -> None:
+def test_a_folder_with_a_longer_name_is_a_different_one() -> None:
     """`/home/me/workshop` is not in a mount of `/home/me/work`."""
     own = [Mount("8:1", "/", "/", read_only=False), Mount("8:2", "/", "/w", read_only=False)]
     mounts = ExpectedMounts(("bwrap", "--ro-bind", "/wide", "/x"), [Path("/wide")], (), own)

@@ -97,7 +97,7 @@ def test_a_damaged_request_is_skipped(hall: Hall, key: str, value: str) -> None:
     assert [one.id for one in hall.approvals.all()] == [sound.id]
 
 
-def test_a_request_that_cannot_be_sent_blocks_no_other(hall: Hall) -> None:
+def test_a_request_that_cannot_be_sent_does_not_block_the_others(hall: Hall) -> None:
     """The supervisor was killed before it sent the requests, and one inbox cannot be written."""
     for name, to in (("r-1", "bob"), ("r-2", "carol")):
         file = hall.paths.request(name)

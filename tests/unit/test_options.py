@@ -54,19 +54,19 @@ def test_help_lists_the_options_of_a_team_from_its_name_to_its_settings() -> Non
         "version",
     ],
 )
-def test_a_word_that_people_type_is_answered_with_the_command(word: str) -> None:
+def test_a_word_that_people_guess_is_answered_with_the_right_command(word: str) -> None:
     with pytest.raises(click.UsageError, match=rf"no command '{word}'; `teamctl [a-z-]+"):
         cli.main([word], standalone_mode=False)
 
 
 @pytest.mark.parametrize("words", ["task list", "task done 1", "task rm 1", "queue list"])
-def test_a_word_below_a_group_is_answered_likewise(words: str) -> None:
+def test_a_wrong_word_after_a_command_group_is_answered_with_the_right_command(words: str) -> None:
     with pytest.raises(click.UsageError, match=r"; `teamctl (tasks|task update ID|queue)"):
         cli.main(words.split(), standalone_mode=False)
 
 
 @pytest.mark.parametrize("words", ["rmm", "r", "delet", "prun", "discrad", "queue remov", "rn"])
-def test_a_mistyped_word_never_leads_to_a_command_that_deletes(words: str) -> None:
+def test_a_command_that_deletes_is_never_suggested_for_a_mistyped_word(words: str) -> None:
     with pytest.raises(click.UsageError) as refused:
         cli.main(words.split(), standalone_mode=False)
     suggested = refused.value.message.partition("did you mean ")[2]

@@ -101,7 +101,7 @@ def test_a_damaged_outbox_is_kept_and_the_rest_arrives(tmp_path: Path, where: st
     world.close()
 
 
-def test_numbers_of_a_former_file_do_not_apply_to_one_without_a_header(outbox: Outbox) -> None:
+def test_numbers_of_an_earlier_file_do_not_apply_to_a_file_without_a_header(outbox: Outbox) -> None:
     """The file was damaged twice while the other side was away; these lines were never sent."""
     for text in "abc":
         outbox.append(MAIL, text=text)
@@ -116,7 +116,7 @@ def test_numbers_of_a_former_file_do_not_apply_to_one_without_a_header(outbox: O
     assert kept[-3:] == ["d", "e", "f"]
 
 
-def test_after_damage_no_delivered_line_is_sent_again(tmp_path: Path) -> None:
+def test_after_damage_delivered_lines_are_not_sent_again(tmp_path: Path) -> None:
     world = World(tmp_path)
     first = [world.left.send() for _ in range(3)]
     world.connect()

@@ -57,7 +57,7 @@ def ids(paths: TeamPaths, begun: str) -> list[str]:
         ("mail", {"to": "bob", "message": {"id": "m-1", "content": "x"}}),
     ],
 )
-def test_invalid_mail_is_skipped_and_hides_no_other_message(
+def test_invalid_mail_is_skipped_and_does_not_hide_other_messages(
     post: MailRouter, paths: TeamPaths, kind: str, fields: dict[str, Any]
 ) -> None:
     """A later version may send fields that this one does not know."""
@@ -92,7 +92,7 @@ def test_an_id_with_json_escapes_is_found(post: MailRouter, paths: TeamPaths) ->
 
 
 @pytest.mark.parametrize("content", [b"", b'{"epoch": "torn', b"no header\n", b"\0" * 300 + b"\n"])
-def test_an_empty_or_damaged_outbox_hides_no_other(
+def test_an_empty_or_damaged_outbox_does_not_hide_the_others(
     post: MailRouter, paths: TeamPaths, content: bytes
 ) -> None:
     """`doctor` reports the damage; a search for a message reads the other outboxes."""
@@ -116,7 +116,7 @@ def test_a_receiver_on_another_host_has_no_inbox_here(post: MailRouter) -> None:
         post.inbox("bob@project@h3")
 
 
-def test_more_inboxes_than_stay_open_can_be_written(paths: TeamPaths) -> None:
+def test_more_inboxes_can_be_written_than_are_kept_open(paths: TeamPaths) -> None:
     """The file that was opened first is closed, and opened again when needed."""
     names = [f"m{number}" for number in range(130)]
     post = MailRouter(paths, durable=False, max_bytes=1000)

@@ -92,7 +92,7 @@ def test_ordinary_text_is_printed_as_it_is() -> None:
     assert plain("naïve — 漢字 ✓\n\tindented") == "naïve — 漢字 ✓\n\tindented"
 
 
-def test_followed_mail_is_one_document_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_followed_mail_is_one_json_document_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     """A program reads each one as it arrives."""
     mail = [Message(sender="bob", to="lead", content=text) for text in ("one\ntwo", "three")]
     show_messages(mail, MailFormat.LINES)

@@ -117,7 +117,7 @@ def test_a_member_waits_for_its_open_request(paths: TeamPaths, kind: Kind, statu
     assert (ann.since, ann.to_json()["waiting_request"]) == (asked.asked, asked.id)
 
 
-def test_a_member_at_a_limit_is_paused_despite_an_open_plan(paths: TeamPaths) -> None:
+def test_a_member_at_a_limit_is_shown_as_paused_even_with_an_open_plan(paths: TeamPaths) -> None:
     """An answer to the plan would not end the pause."""
     add(paths, "ann", Status.PAUSED, reason="a limit")
     ask(paths, "ann", Kind.PLAN)
@@ -144,7 +144,7 @@ def test_a_request_is_shown_exactly_with_both_commands(paths: TeamPaths) -> None
     assert look(paths).to_json()["requests"][0]["what"] == "bash git push  origin"
 
 
-def test_a_long_request_is_clipped_and_names_the_command_that_shows_all(paths: TeamPaths) -> None:
+def test_a_long_request_is_clipped_with_the_command_that_shows_all_of_it(paths: TeamPaths) -> None:
     """The cut part might be dangerous."""
     add(paths, "ann", Status.PAUSED)
     ask(paths, "ann", Kind.PERMISSION, extra=describe_call("bash", {"command": "x" * 5000}))
@@ -188,7 +188,7 @@ def test_stopped_members_are_listed_with_their_remedies_failed_ones_first(paths:
     )
 
 
-def test_a_requested_pause_is_shown_in_its_own_words(paths: TeamPaths) -> None:
+def test_the_reason_for_a_requested_pause_is_shown_unchanged(paths: TeamPaths) -> None:
     why = "paused by the person; `teamctl resume ann` lets it go on"
     add(paths, "ann", Status.PAUSED, reason=why, paused_by="user")
     assert look(paths).notices[0].lines == [f"ann is {why}"]
@@ -253,7 +253,7 @@ def test_a_retry_and_the_end_of_a_pause_are_described(paths: TeamPaths) -> None:
     assert see(paths, "bob").describes == f"until {time_of_day(until)}"
 
 
-def test_memory_is_the_figure_that_the_process_reports(paths: TeamPaths) -> None:
+def test_memory_is_shown_as_the_process_reports_it(paths: TeamPaths) -> None:
     """Otherwise shared memory would be counted once per process."""
     add(paths, "ann", Status.WORKING)
     rough = see(paths).memory_bytes
@@ -291,7 +291,7 @@ def _snapshot(paths: TeamPaths) -> dict[str, tuple[bytes, int]]:
 
 
 @pytest.mark.slow
-def test_a_repeated_read_misses_no_change(paths: TeamPaths) -> None:
+def test_a_repeated_read_does_not_miss_changes(paths: TeamPaths) -> None:
     """Unchanged files are not read again; changes within a clock tick are seen."""
     reader = OverviewReader(paths)
     for number in range(1, 30):

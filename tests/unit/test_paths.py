@@ -30,7 +30,7 @@ def foreign(paths: TeamPaths) -> TeamPaths:
     return paths
 
 
-def test_a_team_is_searched_upwards(paths: TeamPaths) -> None:
+def test_a_team_is_searched_for_upwards(paths: TeamPaths) -> None:
     deep = paths.home / "src" / "deep"
     deep.mkdir(parents=True)
     assert find_team.discover(deep) == paths
@@ -51,7 +51,7 @@ def test_a_file_of_that_name_is_not_a_team(paths: TeamPaths) -> None:
     assert find_team.discover(inner) == paths
 
 
-def test_without_a_team_none_is_found(tmp_path: Path) -> None:
+def test_no_team_is_found_where_none_exists(tmp_path: Path) -> None:
     found = find_team.discover(tmp_path)
     assert found is None or tmp_path.is_relative_to(found.home.parent)
     assert not (tmp_path / ".team").exists()
@@ -185,7 +185,7 @@ def test_a_home_that_is_not_absolute_is_ignored(home: str, monkeypatch: pytest.M
         ("x" * 50, "x" * 40),
     ],
 )
-def test_a_team_is_called_like_its_folder(folder: str, name: str, tmp_path: Path) -> None:
+def test_a_team_is_named_after_its_folder(folder: str, name: str, tmp_path: Path) -> None:
     paths = TeamPaths(tmp_path / folder / ".team")
     assert paths.default_name == name
     assert Roster(paths).team_name() == name

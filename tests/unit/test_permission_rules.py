@@ -115,7 +115,7 @@ def test_the_first_rule_wins() -> None:
     assert then([rule("git push origin", "allow"), ASK_PUSH], "git push other") == "ask"
 
 
-def test_the_strictest_answer_of_several_commands_counts() -> None:
+def test_the_strictest_answer_for_several_commands_applies() -> None:
     rules = [rule("a", "allow"), rule("b", "ask"), rule("c", "deny")]
     assert then(rules, "a; d") == "allow"
     assert then(rules, "a; b") == "ask"
@@ -225,7 +225,7 @@ def test_a_grant_covers_the_command_that_was_asked_about() -> None:
         assert Grant(tool="bash", text=whole) in grants(whole)
 
 
-def test_a_grant_allows_nothing_wider() -> None:
+def test_a_grant_allows_nothing_more() -> None:
     given = Grant(tool="bash", command=("git", "push", "origin"))
     assert then([ASK_PUSH], "git push origin", given) == "allow"
     assert then([ASK_PUSH], "cd a && git push origin main", given) == "allow"
@@ -297,7 +297,7 @@ def test_a_damaged_grant_is_refused(found: object) -> None:
         "[[ a < b ]]; git push", "case x in (a|b) git push;; esac",
     ],
 )  # fmt: skip
-def test_a_word_over_two_lines_and_a_command_after_a_test_are_denied(command: str) -> None:
+def test_a_command_split_over_two_lines_or_after_a_test_is_denied(command: str) -> None:
     assert then([DENY_PUSH], command) == "deny"
 
 
@@ -321,7 +321,7 @@ def test_a_backslash_in_quotes_escapes_special_characters(quoted: str, text: str
     assert then([denied], f"say {quoted}") == "deny"
 
 
-def test_a_backslash_in_quotes_stays_before_anything_else() -> None:
+def test_a_backslash_in_quotes_is_kept_before_other_characters() -> None:
     denied = rule(r"say 'a\nb'", "deny")
     assert (then([denied], r'say "a\nb"'), then([denied], 'say "anb"')) == ("deny", "allow")
 
@@ -337,7 +337,7 @@ def test_text_that_bash_may_read_differently_is_asked_about(command: str) -> Non
     assert then([DENY_PUSH], command) == "ask"
 
 
-def test_a_possible_denial_is_asked_about_though_a_later_rule_allows_it() -> None:
+def test_a_possible_denial_is_asked_about_even_if_a_later_rule_allows_it() -> None:
     """`git $x` may be `git push`."""
     everything = rule("git", "allow")
     call = Call(tool="bash", teammate="alice", command="git $x")

@@ -120,7 +120,7 @@ def test_a_denied_call_makes_no_request(tmp_path: Path) -> None:
     assert (life.do.done, requests(life)) == ([], [])
 
 
-def test_without_an_answer_before_the_deadline_a_call_is_denied(tmp_path: Path) -> None:
+def test_a_call_is_denied_if_there_is_no_answer_before_the_deadline(tmp_path: Path) -> None:
     life = asking(tmp_path, ask_seconds=0.05)
     life.live(calls=2)
     text, is_error = result(life)
@@ -234,7 +234,7 @@ def test_an_approver_never_answers_itself(tmp_path: Path) -> None:
             life.approvals.answer(asked.id, by="Alice", approve=True)
 
 
-def test_a_lasting_permission_is_not_asked_again_until_it_is_revoked(
+def test_a_lasting_permission_is_not_requested_again_until_it_is_revoked(
     tmp_path: Path,
 ) -> None:
     life = asking(tmp_path, *[use(DO), say(".")] * 3)
@@ -283,7 +283,7 @@ def test_an_interrupt_ends_the_wait_and_withdraws_the_request(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("process", ["same", "next"])
-def test_a_shutdown_ends_the_wait_without_a_call_of_the_model(tmp_path: Path, process: str) -> None:
+def test_a_shutdown_ends_the_wait_without_a_model_call(tmp_path: Path, process: str) -> None:
     life = asking(tmp_path)
 
     def ask() -> Approval:
@@ -381,7 +381,7 @@ def test_a_file_is_judged_by_its_resolved_path(ours: Make, path: str, tmp_path: 
 
 
 @pytest.mark.parametrize("path", ["~/a", "$HOME/a", "${HOME}/docs/../a"])
-def test_a_file_of_the_home_is_judged_by_its_short_name(ours: Make, path: str) -> None:
+def test_a_file_in_the_home_is_judged_by_its_short_name(ours: Make, path: str) -> None:
     ours(Permission(tool="write_file", path="docs/**", then="deny")).check(
         "write_file", writes("~/docs/a"), "k"
     )
@@ -469,7 +469,7 @@ def test_an_argument_cannot_imitate_a_line_of_the_request(tmp_path: Path) -> Non
     assert "\n    because of nothing\n" in killed_while_waiting(life).content
 
 
-def test_nobody_is_asked_about_a_call_that_a_power_cut_may_take_back(ours: Make) -> None:
+def test_permission_is_requested_only_after_the_call_is_safely_on_disk(ours: Make) -> None:
     """The next process would make another call, and the answer would be to one that never was."""
 
     def fail() -> None:

@@ -86,7 +86,7 @@ def test_a_killed_supervisor_counts_as_stopped_at_once(paths: TeamPaths) -> None
         ),
     ],
 )
-def test_a_file_without_a_valid_name_does_not_stop_the_next_supervisor(
+def test_a_pid_file_that_names_no_valid_process_does_not_stop_the_next_supervisor(
     paths: TeamPaths, content: bytes
 ) -> None:
     """After a kill in mid-write, a full disk or a reused pid, `teamd start` must still start."""

@@ -82,7 +82,7 @@ def test_acting_tools_are_refused_until_the_plan_is_approved(life: Life, tool: s
     assert gate(life, tool) is None
 
 
-def test_a_tool_that_acts_is_named_here() -> None:
+def test_every_tool_that_acts_is_listed_in_this_test() -> None:
     """A new tool must not act without a plan because its entry in the registry is wrong."""
     assert {tool.name for tool in _tools() if tool.facts.acts} == ACTING
     assert Unmarked.facts.acts
@@ -95,7 +95,7 @@ def test_a_rule_may_name_every_tool_and_no_other_name() -> None:
     assert takes == {key: set(list_guarded(key)) for key in _GUARDED}
 
 
-def test_without_work_by_plan_all_tools_are_allowed(tmp_path: Path) -> None:
+def test_without_required_plans_all_tools_are_allowed(tmp_path: Path) -> None:
     assert gate(Life(tmp_path)) is None
 
 

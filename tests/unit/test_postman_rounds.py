@@ -117,7 +117,7 @@ def test_a_member_that_joins_before_the_roster_is_watched_is_published(tmp_path:
     asyncio.run(scenario())
 
 
-def test_a_change_without_a_hint_is_seen_later(tmp_path: Path) -> None:
+def test_a_change_without_a_notification_is_seen_later(tmp_path: Path) -> None:
     """File systems and queues can lose a hint."""
 
     async def scenario() -> None:
@@ -184,7 +184,7 @@ def test_a_denial_of_the_broker_is_logged_once_and_shown_at_each_host(
     assert denied == 100, "who reads the log has other things to see"
 
 
-def test_two_machines_of_one_name_are_reported_once(tmp_path: Path) -> None:
+def test_two_machines_with_the_same_name_are_reported_once(tmp_path: Path) -> None:
     async def scenario() -> list[str]:
         async with rounds(tmp_path) as one:
             twins = [far(), far()]

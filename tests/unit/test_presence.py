@@ -108,7 +108,7 @@ def test_a_tool_is_shown_with_its_main_argument_and_no_secret(tmp_path: Path) ->
     assert "s3cr3t" not in path.read_text()
 
 
-def test_a_command_is_shown_with_its_purpose_and_never_hidden_by_it(tmp_path: Path) -> None:
+def test_a_command_is_shown_with_its_purpose_and_never_replaced_by_it(tmp_path: Path) -> None:
     path = tmp_path / "ann.json"
     mine = presence(path)
     mine.begin_tool({"name": "bash", "input": {"description": "Run tests", "command": "pytest"}})

@@ -122,14 +122,14 @@ def test_a_free_model_costs_nothing() -> None:
         ({"team_tokens_per_day": 16_000, "team_usd_per_day": Decimal(0)}, ["unknown"], []),
     ],
 )
-def test_a_limit_below_one_call_is_named(
+def test_a_limit_below_the_cost_of_one_call_is_named(
     terms: dict[str, Any], models: list[str], named: list[str]
 ) -> None:
     found = [*find_small_limits(Terms(**terms), models, 16_000)]
     assert [one.partition(" ")[0] for one in found] == named
 
 
-def test_the_sentence_about_a_limit_below_one_call_has_the_figures() -> None:
+def test_the_sentence_about_a_limit_below_the_cost_of_one_call_has_the_figures() -> None:
     """Of two models the cheaper one counts."""
     own = {"dear": {"input": 1, "output": 100}, "cheap": {"input": 1, "output": 10}}
     terms = Terms(team_usd_per_day=Decimal("0.05"), prices=own)

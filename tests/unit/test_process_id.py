@@ -18,7 +18,7 @@ from tests.waiting import wait_until
 WAITS = "import sys; sys.stdin.read()"
 
 
-def test_a_process_knows_itself() -> None:
+def test_a_process_recognizes_itself() -> None:
     me = Identity.own()
     assert me.pid == os.getpid()
     assert me.alive
@@ -54,7 +54,7 @@ def test_a_zombie_counts_as_gone() -> None:
         assert not found.signal(signal.SIGTERM)
 
 
-def test_a_later_process_with_the_same_pid_is_another_one() -> None:
+def test_a_later_process_with_the_same_pid_is_a_different_process() -> None:
     """The pid may belong to any process; a signal for a dead teammate must not hit it."""
     with child(WAITS) as process:
         found = Identity.of(process.pid)
@@ -69,7 +69,7 @@ def test_a_later_process_with_the_same_pid_is_another_one() -> None:
 
 
 @pytest.mark.parametrize("pid", [0, -1, 2**31, 10**30])
-def test_an_impossible_pid_is_no_process(pid: int) -> None:
+def test_an_impossible_pid_does_not_name_a_process(pid: int) -> None:
     """Files contain pids, and files can be edited; to `kill`, -1 means all processes."""
     nobody = Identity(pid=pid, started=1.0)
     assert Identity.of(pid) is None
@@ -94,7 +94,7 @@ def test_a_program_may_have_any_name(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_a_process_that_has_ended_meanwhile_is_not_at_work() -> None:
+def test_a_process_that_has_ended_meanwhile_does_not_count_as_running() -> None:
     """Otherwise a start right after a kill is refused while the killed process disappears."""
     assert Identity.own().at_work
     gone = replace(Identity.own(), started=1.0)

@@ -26,7 +26,7 @@ from teamd.sandbox.proxy import is_allowed
         ("*.example.com:8443", "a.example.com", 443, False),
     ],
 )
-def test_only_named_hosts_are_reached(
+def test_only_named_hosts_can_be_reached(
     allowed: str, host: str, port: int, *, expected: bool
 ) -> None:
     assert is_allowed(allowed, host, port) is expected

@@ -116,9 +116,7 @@ def test_a_refusal_is_a_sentence(tmp_path: Path, line: str, status: int, sentenc
 
 
 @pytest.mark.parametrize("said", [b"", b"CONNECT exam", b"x" * 70_000])
-def test_half_a_request_or_one_without_an_end_ends_the_connection(
-    tmp_path: Path, said: bytes
-) -> None:
+def test_an_incomplete_or_endless_request_ends_the_connection(tmp_path: Path, said: bytes) -> None:
     async def scenario() -> tuple[bytes, bytes]:
         async with proxied(tmp_path, "example.com") as (proxy, path):
             first = await ask(path, said)

@@ -40,7 +40,7 @@ def receipt(paths: TeamPaths, message: Message, told: str | None = None) -> Deli
     return DeliveryWatch(MailRouter(paths, durable=False, max_bytes=1000), message, told=told)
 
 
-def test_a_conversation_is_read_from_the_message_on(paths: TeamPaths) -> None:
+def test_a_conversation_is_read_starting_at_the_message(paths: TeamPaths) -> None:
     transcript = Transcript(paths.transcript("bob"))
     one, two = (Message(sender="lead", to="bob", content="x") for _ in range(2))
     arrival = RecordsSinceMessage(transcript.path, lambda mail: mail.id == two.id)
@@ -79,7 +79,7 @@ def test_any_other_end_is_reported_at_once(paths: TeamPaths, ended: TurnEnded) -
     assert TurnEndWatch(paths, "ann", sent.id).look() == ended
 
 
-def test_the_same_id_with_another_text_is_another_message(paths: TeamPaths) -> None:
+def test_the_same_id_with_another_text_is_a_different_message(paths: TeamPaths) -> None:
     """A foreign program may use an id twice; its second message does not confirm the first."""
     sent = Message(id="1", sender="ci", to="bob", content="red")
     for other in (
@@ -155,13 +155,15 @@ def test_a_receiver_that_has_left_the_team_is_not_waited_for(paths: TeamPaths) -
     os.close(claim)
 
 
-def test_a_limit_ends_the_wait(paths: TeamPaths) -> None:
+def test_a_timeout_ends_the_wait(paths: TeamPaths) -> None:
     sent = receipt(paths, Message(sender="bob", to=LEAD, content="x"))
     assert wait_for(paths.transcripts, sent.look, timeout_seconds=0.01) is None
 
 
 @pytest.mark.parametrize("stands_as", ["ci@example", "ci@example@other"])
-def test_a_sender_with_an_at_in_its_name_gets_its_receipt(paths: TeamPaths, stands_as: str) -> None:
+def test_a_sender_with_an_at_sign_in_its_name_gets_its_receipt(
+    paths: TeamPaths, stands_as: str
+) -> None:
     """Any sender may use `--from ci@example`; the router adds the name of a team behind it."""
     sent = Message(id="1", sender="ci@example", to="bob", content="red")
     waiting = receipt(paths, sent, told="no teamd runs")

@@ -62,7 +62,9 @@ def test_a_team_without_damage_is_not_changed(paths: TeamPaths) -> None:
 
 
 @pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
-def test_taken_mail_that_is_still_in_the_inbox_comes_once(paths: TeamPaths, content: bytes) -> None:
+def test_taken_mail_that_is_still_in_the_inbox_is_delivered_once(
+    paths: TeamPaths, content: bytes
+) -> None:
     """Its reader was killed before it truncated the inbox."""
     put(paths, "a", "b")
     inbox = paths.inbox("bob").read_bytes()
@@ -74,7 +76,7 @@ def test_taken_mail_that_is_still_in_the_inbox_comes_once(paths: TeamPaths, cont
     assert delivered(paths, "bob") == ["a", "b"]
 
 
-def test_a_foreign_marker_holds_back_no_taken_mail(paths: TeamPaths) -> None:
+def test_a_foreign_marker_does_not_hold_back_taken_mail(paths: TeamPaths) -> None:
     put(paths, "a")
     for _ in range(2):  # the second take moves the mail out of the inbox
         Mailbox(paths, "bob").take(BatchLimit(wary=True))
@@ -85,7 +87,7 @@ def test_a_foreign_marker_holds_back_no_taken_mail(paths: TeamPaths) -> None:
     assert delivered(paths, "bob") == ["a"]
 
 
-def test_taken_mail_behind_a_damaged_start_is_delivered_again(paths: TeamPaths) -> None:
+def test_taken_mail_after_a_damaged_start_is_delivered_again(paths: TeamPaths) -> None:
     put(paths, "a", "b")
     for _ in range(2):  # the second take moves the mail out of the inbox
         Mailbox(paths, "bob").take(BatchLimit(wary=True))
@@ -107,7 +109,7 @@ def test_the_control_inbox_works_again(paths: TeamPaths, content: bytes) -> None
 
 
 @pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
-def test_damaged_requests_and_replies_are_put_aside(paths: TeamPaths, content: bytes) -> None:
+def test_damaged_requests_and_replies_are_set_aside(paths: TeamPaths, content: bytes) -> None:
     paths.request("abcdef").write_bytes(content)
     (paths.replies / "x.json").write_bytes(content)
     assert repaired(paths) == ["abcdef.json", "x.json"]
@@ -228,7 +230,7 @@ def a_call(usd: Decimal) -> Reservation:
     )  # fmt: skip
 
 
-def test_a_folder_in_place_of_a_file_is_put_aside(paths: TeamPaths) -> None:
+def test_a_folder_in_place_of_a_file_is_set_aside(paths: TeamPaths) -> None:
     paths.taken(TEAMD).mkdir()
     paths.ledger.mkdir()
     assert repaired(paths) == ["teamd.taken.jsonl", "ledger.jsonl"]
@@ -236,7 +238,7 @@ def test_a_folder_in_place_of_a_file_is_put_aside(paths: TeamPaths) -> None:
 
 
 @pytest.mark.parametrize("content", DAMAGES.values(), ids=list(DAMAGES))
-def test_a_damaged_spool_file_without_mail_is_put_aside(paths: TeamPaths, content: bytes) -> None:
+def test_a_damaged_spool_file_without_mail_is_set_aside(paths: TeamPaths, content: bytes) -> None:
     """Later mail is delivered, without an odd line before it."""
     paths.taken("bob").write_bytes(content + b"\n\n")
     put(paths, "new")
@@ -245,7 +247,7 @@ def test_a_damaged_spool_file_without_mail_is_put_aside(paths: TeamPaths, conten
     assert Mailbox(paths, "bob").rejected() == 0
 
 
-def test_a_folder_in_place_of_the_spool_file_is_put_aside(paths: TeamPaths) -> None:
+def test_a_folder_in_place_of_the_spool_file_is_set_aside(paths: TeamPaths) -> None:
     paths.taken("bob").mkdir()
     (paths.taken("bob") / "mail").write_text("kept")
     put(paths, "new")

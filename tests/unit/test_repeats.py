@@ -112,7 +112,7 @@ REPEATING: dict[str, tuple[Sequence[Step], list[int], int]] = {
 
 
 @pytest.mark.parametrize(("steps", "warned", "end"), REPEATING.values(), ids=REPEATING.keys())
-def test_a_repeated_call_is_warned_of_and_then_ends_the_turn(
+def test_a_repeated_call_causes_a_warning_and_then_ends_the_turn(
     steps: Sequence[Step], warned: list[int], end: int
 ) -> None:
     assert play(*steps) == (warned, [end])
@@ -145,7 +145,7 @@ WORKING: dict[str, Sequence[Step]] = {
 
 
 @pytest.mark.parametrize("steps", WORKING.values(), ids=WORKING.keys())
-def test_ordinary_work_is_not_warned_of(steps: Sequence[Step]) -> None:
+def test_ordinary_work_does_not_cause_a_warning(steps: Sequence[Step]) -> None:
     assert play(*steps) == ([], [])
 
 
@@ -157,7 +157,7 @@ WAITING: dict[str, tuple[Step, float]] = {
 
 
 @pytest.mark.parametrize(("call", "seconds"), WAITING.values(), ids=WAITING.keys())
-def test_waiting_is_warned_of_and_never_ends_the_turn(call: Step, seconds: float) -> None:
+def test_waiting_causes_a_warning_but_never_ends_the_turn(call: Step, seconds: float) -> None:
     assert play(*[call] * 20, seconds=seconds) == (list(range(3, 21)), [])
 
 
@@ -187,7 +187,7 @@ SAME: dict[str, tuple[type[Input], Sequence[dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize(("kind", "calls"), SAME.values(), ids=SAME.keys())
-def test_a_call_is_the_same_in_another_spelling(
+def test_a_call_that_is_spelled_differently_is_the_same_call(
     kind: type[Input], calls: Sequence[dict[str, Any]]
 ) -> None:
     found = [kind.model_validate(call).identity() for call in calls]
@@ -204,7 +204,9 @@ OTHER: dict[str, tuple[type[Input], Sequence[dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize(("kind", "calls"), OTHER.values(), ids=OTHER.keys())
-def test_another_input_is_another_call(kind: type[Input], calls: Sequence[dict[str, Any]]) -> None:
+def test_a_different_input_makes_a_different_call(
+    kind: type[Input], calls: Sequence[dict[str, Any]]
+) -> None:
     found = [kind.model_validate(call).identity() for call in calls]
     assert all(found.count(one) == 1 for one in found)
 

@@ -64,7 +64,9 @@ def test_a_shutdown_reports_how_it_ended(paths: TeamPaths, actions: TeamActions)
     assert dict(asked[0].arguments) == {"name": "ada", "seconds": 10.0, "force": False}
 
 
-def test_a_shutdown_by_the_deadline_is_reported(paths: TeamPaths, actions: TeamActions) -> None:
+def test_a_shutdown_that_was_forced_at_the_deadline_is_reported(
+    paths: TeamPaths, actions: TeamActions
+) -> None:
     late = [{"text": "ada was ended at the deadline"}]
     with teamd(paths, "some", code=ExitCode.DEADLINE, members=late):
         assert actions.shutdown("ada", force=True).sentence() == "ada was ended at the deadline"
@@ -100,7 +102,7 @@ def test_the_warning_of_an_action_is_part_of_its_sentence(
     assert dict(asked[0].arguments) == {"name": "ada", "usd": 1.5}
 
 
-def test_a_resume_that_changes_little_warns_on_standard_error(paths: TeamPaths) -> None:
+def test_a_resume_that_has_little_effect_warns_on_standard_error(paths: TeamPaths) -> None:
     with teamd(paths, "ada goes on", warning="it stays at its limit of today"):
         done = call(paths, "resume", "ada")
     assert (done.status, done.out) == (0, "ada goes on\n")

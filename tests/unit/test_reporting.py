@@ -47,7 +47,7 @@ def reporter(paths: TeamPaths, conversation: Conversation) -> Reporter:
     )
 
 
-def test_a_report_contains_its_process_and_its_use(
+def test_a_report_contains_its_process_and_its_usage(
     reporter: Reporter, conversation: Conversation, paths: TeamPaths
 ) -> None:
     """A late report of an earlier process must not be taken for one of this process."""

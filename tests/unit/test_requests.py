@@ -113,7 +113,7 @@ def test_several_teammates_are_shut_down_by_one_request(context: TeamContext) ->
             ask(context, "shutdown", names=names, seconds=5)
 
 
-def test_an_agent_whose_request_cannot_be_written_is_told_by_mail(
+def test_an_agent_whose_request_cannot_be_written_is_informed_by_mail(
     context: TeamContext,
 ) -> None:
     """It has continued meanwhile, and reads no reply."""
@@ -307,7 +307,7 @@ class Spoilt(Mailbox):
         taken.symlink_to(taken.name)
 
 
-def test_a_taken_request_is_answered_although_the_next_read_fails(
+def test_a_taken_request_is_answered_even_if_the_next_read_fails(
     inbox: ControlInbox, paths: TeamPaths
 ) -> None:
     """The request is removed before it is carried out, so no later supervisor would find it."""

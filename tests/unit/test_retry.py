@@ -72,7 +72,7 @@ def retrying(tmp_path: Path) -> Retrying:
     st.floats(0, 100),
     st.none() | st.floats(0) | st.just(math.inf),
 )
-def test_a_pause_keeps_its_bounds(
+def test_a_pause_stays_within_its_bounds(
     attempt: int, first: float, longest: float, asked: float | None
 ) -> None:
     """The server's request is honoured up to the cap, and the jitter is added."""
@@ -127,7 +127,7 @@ def broken() -> TransientError:
     return error
 
 
-def test_replies_that_break_off_are_asked_five_times_and_then_ever_more_rarely(
+def test_a_reply_that_breaks_off_is_requested_five_times_and_then_less_and_less_often(
     retrying: Retrying,
 ) -> None:
     """A gateway that cuts every reply would use up the limits of a day within minutes."""

@@ -99,7 +99,7 @@ def test_attributes_and_acl_stay(file: Path) -> None:
 
 
 @linux
-def test_a_file_gets_no_new_acl_from_its_folder(file: Path) -> None:
+def test_a_rewritten_file_does_not_inherit_an_acl_from_its_folder(file: Path) -> None:
     set_attribute(file.parent, DEFAULT_ACL, acl(1234))
     rewrite(file, b"new")
     assert ACL not in os.listxattr(file)
@@ -107,7 +107,7 @@ def test_a_file_gets_no_new_acl_from_its_folder(file: Path) -> None:
 
 @linux
 @root
-def test_the_rights_of_a_program_do_not_pass_to_new_content(file: Path) -> None:
+def test_the_capabilities_of_a_program_are_not_kept_for_new_content(file: Path) -> None:
     raw = struct.pack("<IIIII", 0x02000001, 1 << 10, 0, 0, 0)
     with suppress(OSError):
         os.setxattr(file, "security.capability", raw)

@@ -36,7 +36,7 @@ def test_a_purge_lists_each_removed_file_and_folder_in_json(paths: TeamPaths) ->
     assert paths.inbox("bob-2").exists()
 
 
-def test_of_several_names_the_document_has_each_error_unless_all_fail(paths: TeamPaths) -> None:
+def test_json_for_several_names_contains_each_error_unless_all_fail(paths: TeamPaths) -> None:
     enrol(paths, bob=Status.IDLE, eve=Status.IDLE)
     paths.inbox("carl").touch()
     calls = [
@@ -51,7 +51,7 @@ def test_of_several_names_the_document_has_each_error_unless_all_fail(paths: Tea
     assert json.loads(none.err)["error"] == f"{refused['error']}; {refused['error']}"
 
 
-def test_a_purge_follows_no_link(paths: TeamPaths, tmp_path: Path) -> None:
+def test_a_purge_does_not_follow_links(paths: TeamPaths, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "mine").touch()
@@ -62,7 +62,7 @@ def test_a_purge_follows_no_link(paths: TeamPaths, tmp_path: Path) -> None:
     assert (outside / "mine").exists()
 
 
-def test_a_teammate_that_has_joined_again_loses_no_file(paths: TeamPaths) -> None:
+def test_a_teammate_that_has_joined_again_does_not_lose_files(paths: TeamPaths) -> None:
     """Between the question and the lock, a teammate may be spawned under that name."""
     enrol(paths, bob=Status.IDLE)
     paths.inbox("bob").touch()

@@ -20,7 +20,7 @@ def write(folder: Path, name: str, text: str) -> Path:
     return folder
 
 
-def test_the_first_folder_that_has_the_role_counts(tmp_path: Path) -> None:
+def test_the_first_folder_that_has_the_role_is_used(tmp_path: Path) -> None:
     ours = write(tmp_path / "ours", "reviewer", "Ours.")
     theirs = write(tmp_path / "theirs", "reviewer", "Theirs.")
     write(theirs, "tester", "Test.")
@@ -46,7 +46,7 @@ def test_tool_names_of_other_programs_are_translated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("front", ['tools: "*"', "tools: *", 'tools: ["*"]', "tools: Read, *", ""])
-def test_a_star_or_no_line_of_tools_means_all(tmp_path: Path, front: str) -> None:
+def test_a_star_or_a_missing_tools_line_means_all_tools(tmp_path: Path, front: str) -> None:
     """Taken as the name of a tool a star would remove every tool."""
     assert role(tmp_path, front).tools is None
 

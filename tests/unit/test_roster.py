@@ -33,7 +33,7 @@ def member(name: str, status: Status = Status.IDLE) -> Member:
     return Member(name=name, agent_id=f"{name}@project", role="coder", status=status)
 
 
-def test_a_missing_roster_is_an_empty_team(roster: Roster, paths: TeamPaths) -> None:
+def test_a_missing_roster_reads_as_an_empty_team(roster: Roster, paths: TeamPaths) -> None:
     assert roster.read() == Team(name="project")
     assert not paths.config.exists()
 
@@ -67,7 +67,7 @@ def test_a_failed_update_changes_nothing(roster: Roster, paths: TeamPaths) -> No
     roster.update(lambda team: team.with_member(member("bob")))  # the lock is free again
 
 
-def test_a_member_replaces_the_one_of_the_same_name() -> None:
+def test_a_member_replaces_the_one_with_the_same_name() -> None:
     team = Team(members=(member("Alice"), member("bob")))
     team = team.with_member(member("ALICE", Status.WORKING)).with_member(member("carol"))
     assert [(m.name, str(m.status)) for m in team.members] == [
@@ -77,7 +77,7 @@ def test_a_member_replaces_the_one_of_the_same_name() -> None:
     ]
 
 
-def test_names_are_compared_without_case() -> None:
+def test_names_are_compared_regardless_of_case() -> None:
     team = Team(members=(member("Alice"),))
     assert team.get("aLICE").name == "Alice"
     assert team.find("alic") is None

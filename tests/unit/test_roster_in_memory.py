@@ -51,7 +51,7 @@ def test_trouble_is_reported_to_a_receiver_that_can_read_it(
     assert again in failed
 
 
-def test_an_admission_is_undone(tmp_path: Path) -> None:
+def test_an_admission_can_be_undone(tmp_path: Path) -> None:
     """For example, if a spawn's prompt cannot be written: the team is as it was before."""
     with writing(tmp_path) as (_, writer):
         writer.admit("ann", "coder", model="m")
@@ -122,7 +122,7 @@ def test_restarts_are_counted_until_the_next_spawn(tmp_path: Path) -> None:
         assert writer.team.get("ann").restarts == 0
 
 
-def test_a_failed_notice_is_sent_later_and_blocks_no_other(
+def test_a_failed_notice_is_sent_later_and_does_not_block_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For example, an inbox stays locked, or the disk is full."""

@@ -27,7 +27,7 @@ def test_role_plan_and_lead_are_restored(tmp_path: Path, above: str, *, plan: bo
     assert bob.spawned_by == (None if above == "lead" else above)
 
 
-def test_facts_in_the_record_need_no_prompt(tmp_path: Path) -> None:
+def test_facts_in_the_record_are_restored_without_the_prompt(tmp_path: Path) -> None:
     """The wording of the prompt does not matter."""
     paths = TeamPaths(tmp_path / ".team")
     paths.create()

@@ -162,7 +162,7 @@ def test_the_cause_of_a_dead_server_is_visible_at_80_columns(paths: TeamPaths) -
     assert {one.kind for one in OverviewReader(paths).read().notices} == {"teamd"}
 
 
-def test_a_server_that_fails_for_a_minute_is_a_notice_while_the_tries_go_on(
+def test_a_server_that_has_failed_for_a_minute_causes_a_notice_during_the_retries(
     paths: TeamPaths,
 ) -> None:
     working(paths, "ann", cause="529 overloaded", seconds=150)
@@ -173,7 +173,7 @@ def test_a_server_that_fails_for_a_minute_is_a_notice_while_the_tries_go_on(
     assert " ".join(screen(paths, 200)).count("529 overloaded") == 1 + 2, "the notice and two rows"
 
 
-def test_a_killed_teammate_without_a_teamd_does_not_work(paths: TeamPaths) -> None:
+def test_a_killed_teammate_without_teamd_is_not_shown_as_working(paths: TeamPaths) -> None:
     add(paths, "ann", status="working", pid=2**22, started=1.0)
     add(paths, "bob", status="idle")
     assert "stopped (was working)" in table(paths, 200)[1]

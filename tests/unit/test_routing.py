@@ -95,7 +95,9 @@ def test_mail_to_a_teammate_that_does_not_read_is_kept_with_a_warning(
     assert len(post.inbox(name).peek()) == 1
 
 
-def test_a_broadcast_reaches_all_but_its_sender_and_the_shut_down(post: MailRouter) -> None:
+def test_a_broadcast_reaches_all_but_its_sender_and_teammates_that_are_shut_down(
+    post: MailRouter,
+) -> None:
     sent = post.broadcast(to("all", sender="alice"))
     assert [one.to for one in sent] == ["bob", "broken", "resting"]
     assert [post.inbox(m.name).queued() for m in TEAM.members] == [0, 1, 0, 1, 1]

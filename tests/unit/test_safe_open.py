@@ -157,7 +157,7 @@ USES: dict[str, tuple[str, Callable[[TeamPaths], object]]] = {
 
 @strange
 @pytest.mark.parametrize("use", USES)
-def test_every_user_of_a_team_file_refuses_a_foreign_one(
+def test_every_function_that_uses_a_team_file_refuses_a_foreign_one(
     make: Callable[[Path, Path], None], use: str, paths: TeamPaths, outside: Path
 ) -> None:
     name, work = USES[use]
@@ -173,7 +173,7 @@ def test_every_user_of_a_team_file_refuses_a_foreign_one(
 
 
 @strange
-def test_one_foreign_file_hides_no_task_approval_or_job(
+def test_one_foreign_file_does_not_hide_a_task_an_approval_or_a_job(
     make: Callable[[Path, Path], None], paths: TeamPaths, outside: Path
 ) -> None:
     board(paths).add("x")

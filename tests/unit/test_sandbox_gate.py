@@ -17,7 +17,7 @@ def test_the_gate_does_not_wait_after_bubblewrap_has_ended() -> None:
     gate.close()
 
 
-def test_messages_of_bubblewrap_before_its_end_count() -> None:
+def test_messages_that_bubblewrap_sent_before_it_ended_are_read() -> None:
     gate = Gate()
     with gate.theirs.dup() as theirs:
         theirs.send(b'{"child-pid": 7}\nready\n')

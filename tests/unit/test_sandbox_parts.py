@@ -98,7 +98,7 @@ def test_every_link_on_the_way_to_a_path_is_protected(tmp_path: Path) -> None:
     }
 
 
-def test_as_many_links_are_followed_as_the_kernel_does(tmp_path: Path) -> None:
+def test_as_many_links_are_followed_as_the_kernel_follows(tmp_path: Path) -> None:
     for number in range(40):
         (tmp_path / f"{number}").symlink_to(f"{number + 1}")
     (tmp_path / "40").write_text("mine")
@@ -265,7 +265,7 @@ def test_a_path_entry_with_dot_dot_is_resolved(
     assert policy.shown == (f"{tmp_path}/a",)
 
 
-def test_a_link_to_below_itself_is_not_followed_endlessly(
+def test_a_link_to_a_path_below_itself_is_not_followed_endlessly(
     tmp_path: Path, with_path: Callable[..., Policy]
 ) -> None:
     made(tmp_path, "env/bin", env__lib="lib/deeper")
@@ -286,7 +286,7 @@ def test_a_program_that_is_installed_later_is_shown(
     assert f"{tmp_path}/env/bin" in policy.refresh().shown
 
 
-def test_a_chain_of_too_many_links_may_lead_anywhere(tmp_path: Path) -> None:
+def test_a_chain_of_too_many_links_is_assumed_to_lead_anywhere(tmp_path: Path) -> None:
     """Following more links than the kernel does would reveal other files."""
     (tmp_path / "0").mkdir()
     for number in range(1, 50):
@@ -470,7 +470,7 @@ def test_the_sandbox_is_described_in_one_line(
     assert describe(tools, found) == words
 
 
-def test_settings_of_a_teammate_override_its_role_and_those_override_the_team() -> None:
+def test_settings_of_a_teammate_override_those_of_its_role_which_override_the_teams() -> None:
     ann = Teammate(name="Ann", role="tester", prompt=".", hosts=("c.org",), protect=("x",))
     settings = Settings(
         tools=ToolSettings(hosts=("a.org",), network=True, protect=("deploy",)),

@@ -75,14 +75,14 @@ def test_an_implausible_time_is_ignored(asked: str) -> None:
     assert find_wait_seconds({"retry-after": asked}, "") is None
 
 
-def test_the_server_s_own_clock_counts() -> None:
+def test_the_server_s_own_clock_is_used() -> None:
     """A machine with a wrong clock would wait for days, or not at all."""
     headers = {"date": formatdate(NOW - DAY, usegmt=True)}
     said = "You will regain access on 2026-11-19 at 00:00 UTC."
     assert find_wait_seconds(headers, said) == REST_OF_DAY + DAY
 
 
-def test_without_a_date_the_machine_s_clock_counts() -> None:
+def test_without_a_date_the_machine_s_clock_is_used() -> None:
     later = formatdate(time.time() + 600, usegmt=True)
     found = find_wait_seconds({"retry-after": later}, "")
     assert found is not None
@@ -99,7 +99,7 @@ def test_without_a_date_the_machine_s_clock_counts() -> None:
     ),
     st.text() | st.sampled_from(["on 9999-12-31 at 23:59 UTC", "on 0001-01-01 at 00:00 UTC"]),
 )  # fmt: skip
-def test_any_answer_of_a_server_is_a_time_within_a_month_or_none(
+def test_any_answer_of_a_server_yields_a_time_within_a_month_or_none(
     headers: dict[str, str], said: str
 ) -> None:
     found = find_wait_seconds(headers, said)

@@ -175,7 +175,7 @@ def test_any_bytes_load_or_are_refused_with_sentences(data: bytes, standing: Pat
     assert isinstance(outcome, Settings) or str(outcome).startswith(f"{standing}: ")
 
 
-def test_changes_are_dotted_keys() -> None:
+def test_changes_are_reported_as_dotted_keys() -> None:
     alice = Teammate(name="alice", role="coder", prompt="work")
     bob = Teammate(name="bob", role="coder", prompt="work")
     carol = Teammate(name="carol", role="coder", prompt="work")

@@ -137,14 +137,14 @@ def test_a_teammate_is_added_in_readable_toml(file: Path) -> None:
     assert with_teammate(b"# x", mate, path=file).decode() == f"# x\n\n{added}"
 
 
-def test_a_file_with_line_ends_of_windows_keeps_them(file: Path) -> None:
+def test_a_file_with_windows_line_endings_keeps_them(file: Path) -> None:
     mate = replace(ALICE, prompt="Read.\nThen mail.")
     new = with_teammate(b'[team]\r\nname = "red"\r\n', mate, path=file)
     assert new.count(b"\n") == new.count(b"\r\n") == 9
     assert parse(new, path=file).teammates == (mate,)
 
 
-def test_a_second_teammate_of_a_name_is_refused(file: Path) -> None:
+def test_a_second_teammate_with_the_same_name_is_refused(file: Path) -> None:
     old = with_teammate(b"", ALICE, path=file)
     twin = replace(ALICE, name="ALICE")
     assert refusal(old, twin, file) == ('there is already a teammate "ALICE" in it',)

@@ -101,7 +101,7 @@ def test_uncertain_text_is_unresolved(text: str) -> None:
     assert unresolved(text), text
 
 
-def test_commands_before_an_unresolved_part_count() -> None:
+def test_commands_before_an_unresolved_part_are_found() -> None:
     assert PUSH in [list(command.words) for command in parse("git push; echo 'open")]
 
 
@@ -146,7 +146,7 @@ def test_a_command_without_assignments_and_output_files_is_plain(text: str, plai
     assert command.plain is plain
 
 
-def test_a_here_document_is_known() -> None:
+def test_the_text_of_a_here_document_is_found() -> None:
     (command,) = parse("python3 - <<'A' <<<word\none\ntwo\nA\n")
     assert command == SimpleCommand(words=("python3", "-"), texts=("word", "one\ntwo"))
 

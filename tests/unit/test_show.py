@@ -72,7 +72,7 @@ def test_a_message_to_another_host_waits_in_the_file_of_that_host(paths: TeamPat
     assert done.out.endswith(f" by {LEAD}; on its way to another host in {outbox}\n")
 
 
-def test_mail_taken_during_the_look_is_listed_once(paths: TeamPaths) -> None:
+def test_mail_taken_while_it_is_listed_appears_once(paths: TeamPaths) -> None:
     """Until its reader is done, the message is in both places, and is listed once."""
     enrol(paths, bob=Status.WORKING)
     sent, other = put(paths, "in hand"), Message(sender=LEAD, to="bob", content="read")

@@ -109,7 +109,7 @@ def test_with_other_mail_waiting_the_model_decides(tmp_path: Path) -> None:
     assert f'type="shutdown_request" request_id="{request}"' in texts
 
 
-def test_a_working_teammate_reads_it_at_the_next_call_and_makes_none_after_agreeing(
+def test_a_working_teammate_reads_the_request_at_its_next_call_and_makes_none_after_agreeing(
     tmp_path: Path,
 ) -> None:
     """The results of the agreeing reply are recorded first, so that they are remembered."""

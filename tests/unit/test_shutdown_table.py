@@ -37,7 +37,7 @@ def test_only_settled_or_rejected_requests_are_closed() -> None:
 @pytest.mark.parametrize(
     "first", [ShutdownEvent.APPROVED, ShutdownEvent.EXPIRED, ShutdownEvent.FORCED]
 )
-def test_a_teammate_is_ended_then_its_callers_are_told_then_the_end_is_recorded(
+def test_a_teammate_is_ended_then_its_callers_are_informed_then_the_end_is_recorded(
     first: ShutdownEvent,
 ) -> None:
     forced, state, actions = ShutdownEvent.FORCED, ShutdownState.ASKED, []

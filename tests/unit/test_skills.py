@@ -104,7 +104,7 @@ def test_a_skill_without_a_description_is_skipped(folder: Path) -> None:
     assert "it has no description" in str(mistakes[0])
 
 
-def test_the_earlier_folder_counts(folder: Path, tmp_path: Path) -> None:
+def test_the_earlier_folder_takes_precedence(folder: Path, tmp_path: Path) -> None:
     write(tmp_path / "own", "pdf", "---\ndescription: Mine.\n---\nMine.")
     found, _ = skills.find([tmp_path / "own", folder])
     assert [skill.description for skill in found] == ["Mine."]

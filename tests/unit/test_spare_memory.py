@@ -20,7 +20,7 @@ def resident_bytes() -> int:
 @pytest.mark.skipif(
     getattr(ctypes.CDLL(None), "malloc_trim", None) is None, reason="it is glibc that keeps it"
 )
-def test_memory_of_a_backlog_is_returned_at_rest() -> None:
+def test_memory_used_by_a_backlog_is_released_when_the_process_is_idle() -> None:
     spare = SpareMemory()
     spare.rest()  # releases earlier garbage
     blocks = [bytearray(SIZE) for _ in range(MANY)]

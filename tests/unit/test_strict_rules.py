@@ -476,7 +476,7 @@ def test_a_growing_conversation_reads_the_cache_entry_of_the_previous_turn() -> 
     assert second[1] > 0
 
 
-def test_a_changed_system_prompt_reads_nothing() -> None:
+def test_after_a_change_of_the_system_prompt_nothing_is_read_from_the_cache() -> None:
     _, second = account(PromptCache(), growing(1), growing(1, system="It is 10:31"))
     assert second[2] == 0
 

@@ -24,7 +24,7 @@ def test_a_file_that_does_not_exist_yet_has_no_lines(log: Path) -> None:
     growing.close()
 
 
-def test_half_a_line_waits_for_its_end(log: Path) -> None:
+def test_a_partial_line_is_not_returned_before_it_is_complete(log: Path) -> None:
     growing = GrowingFile(log)
     log.write_bytes(b"one\ntw")
     assert list(growing.lines()) == [b"one"]
@@ -77,7 +77,7 @@ def test_a_long_line_is_read_in_linear_time(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.binary(max_size=9).filter(lambda one: b"\n" not in one)), st.binary(max_size=3))
-def test_lines_from_the_last_to_the_first(
+def test_lines_are_read_from_the_last_to_the_first(
     tmp_path_factory: pytest.TempPathFactory, there: list[bytes], torn: bytes
 ) -> None:
     """An unfinished line is left out, and the offset of each line is yielded."""

@@ -118,7 +118,7 @@ def test_mail_of_teammates_waits_after_several_wakes_of_talk(tmp_path: Path) -> 
     ],
     ids=str,
 )
-def test_the_person_the_lead_and_the_board_wake_it_and_all_waiting_mail_is_read(
+def test_mail_from_the_person_lead_or_board_wakes_it_and_all_waiting_mail_is_read(
     sender: str, more: dict[str, Any], tmp_path: Path
 ) -> None:
     """In the order of arrival; then the count of talk starts at zero."""
@@ -207,7 +207,7 @@ def test_a_notice_sent_before_a_kill_keeps_its_id(tmp_path: Path) -> None:
     assert first.is_same_as(second)
 
 
-def test_each_sender_is_told_and_the_lead_only_once(tmp_path: Path) -> None:
+def test_each_sender_is_notified_and_the_lead_only_once(tmp_path: Path) -> None:
     life = life_of(tmp_path)
     has_talked(life)
     write(life, "thanks again")
@@ -229,7 +229,7 @@ def test_a_teammate_held_by_a_notice_of_held_mail_sends_no_notice(tmp_path: Path
     assert (conversation.unsent, hold.reason) == ({}, None)
 
 
-def test_a_sender_that_is_gone_gets_no_notice_and_blocks_no_other(tmp_path: Path) -> None:
+def test_a_sender_that_is_gone_gets_no_notice_and_does_not_block_the_others(tmp_path: Path) -> None:
     life = life_of(tmp_path)
     has_talked(life)
     write(life, "thanks again")

@@ -90,7 +90,9 @@ def test_mail_on_its_way_is_work(served: TeamPaths) -> None:
     assert watched.rests_after(1)
 
 
-def test_the_moment_begins_again_when_a_conversation_grows(served: TeamPaths) -> None:
+def test_the_wait_for_a_quiet_moment_starts_again_when_a_conversation_grows(
+    served: TeamPaths,
+) -> None:
     """The whole turn may have passed between two looks."""
     enrol(served, alice=Status.IDLE)
     watched = Watched(served)
@@ -180,7 +182,7 @@ def test_a_member_joins_once_one_of_the_crew_writes_to_it(paths: TeamPaths) -> N
     assert names(paths, crew) == ["lead", "ann", "bob"]
 
 
-def test_a_member_joins_if_its_mail_was_delivered_between_two_looks(paths: TeamPaths) -> None:
+def test_a_member_joins_if_its_mail_was_delivered_between_two_checks(paths: TeamPaths) -> None:
     enrol(paths, lead=Status.IDLE, ann=Status.WORKING)
     deliver(paths, LEAD, "ann")
     crew = Crew(paths)
@@ -206,7 +208,7 @@ def work(paths: TeamPaths, *ends: TurnEnded) -> WorkDone:
     return WorkWatch(paths, f"{USER}-{LEAD}", crew).wait(60.0, lambda _: None)
 
 
-def test_the_work_ends_with_the_last_words_of_the_lead(served: TeamPaths) -> None:
+def test_the_work_ends_with_the_last_text_of_the_lead(served: TeamPaths) -> None:
     enrol(served, lead=Status.IDLE, ann=Status.IDLE, bob=Status.FAILED)
     said = [TurnEnded(outcome="end_turn", text=one) for one in ("At it.", "Done.", "")]
     done = work(served, *said)
@@ -308,7 +310,7 @@ def test_wait_for_all_leaves_out_those_that_are_shut_down(served: TeamPaths) -> 
     assert done.err.startswith("teamctl: there is nobody to wait for; `teamctl spawn`")
 
 
-def test_a_finished_lead_is_a_notice_until_the_person_looks(served: TeamPaths) -> None:
+def test_a_finished_lead_is_shown_as_a_notice_until_the_person_looks(served: TeamPaths) -> None:
     enrol(served, lead=Status.IDLE, ann=Status.IDLE)
     words = "All of it\nis done."
     write(served, LEAD, TurnEnded(outcome="end_turn", text=words, time=1.0))
@@ -321,7 +323,7 @@ def test_a_finished_lead_is_a_notice_until_the_person_looks(served: TeamPaths) -
     assert "lead finished" not in call(served, "team").out
 
 
-def test_a_finished_board_is_a_notice_until_the_person_looks(served: TeamPaths) -> None:
+def test_a_finished_board_is_shown_as_a_notice_until_the_person_looks(served: TeamPaths) -> None:
     enrol(served, ann=Status.IDLE)
     facts = {"subject": "Build", "status": TaskStatus.COMPLETED, "updated": 1.0}
     served.task("1").write_bytes(Task(id="1", **facts).encode())  # type: ignore[arg-type]

@@ -91,7 +91,7 @@ def test_added_lines_take_the_ending_around_them(
     assert replace(text, old, new) == expected
 
 
-def test_both_endings_are_one_place_to_a_model() -> None:
+def test_a_newline_in_the_models_text_matches_either_line_ending() -> None:
     assert Replacement("a\nb\na\r\nb\n", "a\nb", "c").count == 2
     assert Replacement("a\nb\na\r\nb\n", "a\r\nb", "c").count == 1  # a literal CRLF is intended
 

@@ -74,7 +74,7 @@ def thoughts(ask: Ask) -> list[str]:
     return [block["thinking"] for block in blocks if block["type"] == "thinking"]
 
 
-def test_thinking_behind_a_cleared_result_is_removed_and_later_thinking_is_kept(
+def test_thinking_after_a_cleared_result_is_removed_and_later_thinking_is_kept(
     talk: Talk,
 ) -> None:
     talk.go_on("a", "b", "c", "d")
@@ -89,7 +89,7 @@ def test_thinking_behind_a_cleared_result_is_removed_and_later_thinking_is_kept(
     assert thoughts(talk.ask()) == ["a", "h", "i"]
 
 
-def test_a_tool_that_changes_removes_the_thinking_so_far_and_no_later_thinking(
+def test_a_changed_tool_removes_only_the_thinking_before_the_change(
     talk: Talk,
 ) -> None:
     talk.go_on("a", "b")
@@ -122,7 +122,7 @@ def test_thinking_survives_a_checkpoint(talk: Talk) -> None:
     assert thoughts(talk.ask()) == ["a", "d", "e"]
 
 
-def test_a_summary_of_a_part_is_asked_for_without_thinking(talk: Talk) -> None:
+def test_a_summary_of_a_part_is_requested_without_thinking(talk: Talk) -> None:
     talk.go_on("a", "b", "c")
     frame = frame_of(talk.ask(), "")
     context = talk.now.context

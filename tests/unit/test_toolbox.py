@@ -230,7 +230,7 @@ def test_only_workspace_tools_get_the_models_input_unmasked(tool: type[Echo], go
     assert given == [got]
 
 
-def test_the_note_of_a_permission_is_also_above_a_failure() -> None:
+def test_the_note_of_a_permission_is_also_shown_above_a_failure() -> None:
     box = Toolbox([Echo(ToolError)], permit=lambda *_: "[approved by user: gently]\n")
     result = asyncio.run(box.run("echo", {"words": "no"}))
     assert result == Result(text="[approved by user: gently]\nno", is_error=True)

@@ -29,7 +29,9 @@ def ended(screen: Shown, paths: TeamPaths, asked: Approval, verdict: Verdict) ->
     screen.until(lambda: status(paths, asked) is verdict, what=f"the request is {verdict}")
 
 
-def test_a_request_shows_with_its_exact_command_and_is_approved_in_place(paths: TeamPaths) -> None:
+def test_a_request_is_shown_with_its_exact_command_and_is_approved_in_place(
+    paths: TeamPaths,
+) -> None:
     add(paths, "pia", "bob")
     with shown(paths) as screen:
         screen.sees("no request waits for you")
@@ -247,7 +249,7 @@ def test_limits_are_raised_by_numbers_only(paths: TeamPaths) -> None:
 
 
 @pytest.mark.usefixtures("supervising")
-def test_an_idle_teammate_is_interrupted_by_a_text_only(paths: TeamPaths) -> None:
+def test_an_idle_teammate_can_be_interrupted_only_with_a_text(paths: TeamPaths) -> None:
     add(paths, "alice")
     with shown(paths) as screen:
         screen.press("i")

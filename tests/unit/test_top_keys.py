@@ -34,7 +34,7 @@ def status(paths: TeamPaths, asked: Approval) -> Verdict:
 
 
 @pytest.mark.parametrize(("size", "rows"), [((40, 12), 6), ((80, 12), 7), ((40, 17), 8)])
-def test_a_low_screen_gives_its_lines_to_the_members_and_names_the_hidden_parts(
+def test_a_screen_with_few_lines_shows_the_members_first_and_names_the_hidden_parts(
     paths: TeamPaths, size: tuple[int, int], rows: int
 ) -> None:
     asked = a_team_in_need(paths)
@@ -60,7 +60,9 @@ def test_a_low_screen_gives_its_lines_to_the_members_and_names_the_hidden_parts(
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
-def test_a_usual_screen_shows_the_notes_at_once(paths: TeamPaths, size: tuple[int, int]) -> None:
+def test_a_screen_of_usual_size_shows_the_notes_at_once(
+    paths: TeamPaths, size: tuple[int, int]
+) -> None:
     a_team_in_need(paths)
     with shown(paths, size=size) as screen:
         screen.sees("gus is paused by the person; `teamctl resume gus`")
@@ -70,7 +72,7 @@ def test_a_usual_screen_shows_the_notes_at_once(paths: TeamPaths, size: tuple[in
         assert "and the end" in screen.text
 
 
-def test_a_low_screen_with_enough_room_hides_nothing(paths: TeamPaths) -> None:
+def test_a_small_screen_with_enough_room_hides_nothing(paths: TeamPaths) -> None:
     add(paths, "ann")
     add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
     with shown(paths, size=(40, 12)) as screen:
@@ -79,7 +81,7 @@ def test_a_low_screen_with_enough_room_hides_nothing(paths: TeamPaths) -> None:
         assert screen.lines[1] == "no request waits for you"
 
 
-def test_a_low_screen_shows_a_note_that_fits_whole(paths: TeamPaths) -> None:
+def test_a_screen_with_few_lines_shows_a_whole_note_if_it_fits(paths: TeamPaths) -> None:
     add(paths, *ALL_EIGHT[:-1])
     add(paths, "gus", status="paused", reason=PAUSE, paused_by="user")
     with shown(paths, size=(40, 14)) as screen:

@@ -163,7 +163,7 @@ def told(paths: TeamPaths) -> set[tuple[str, str, str]]:
     return {(one["name"], one["state"], str(one["turns"])) for one in members}
 
 
-def test_mail_that_waits_is_shown_in_the_order_in_which_it_came(paths: TeamPaths) -> None:
+def test_waiting_mail_is_shown_in_the_order_of_its_arrival(paths: TeamPaths) -> None:
     """Its reader has taken the first message, and has not finished with it."""
     mailbox = Mailbox(paths, "alice", durable=False)
     mailbox.put(Message(sender=LEAD, to="alice", content="first"))

@@ -69,7 +69,7 @@ def test_a_place_in_the_queue_counts_only_untaken_mail(paths: TeamPaths) -> None
     assert [(w.stage, w.position) for w in trace(paths, again.id)] == [(DeliveryStage.QUEUED, 1)]
 
 
-def test_a_broadcast_has_a_way_to_each_receiver(paths: TeamPaths) -> None:
+def test_a_broadcast_is_traced_to_each_receiver(paths: TeamPaths) -> None:
     sent = put(paths, to="bob", type="broadcast")
     put(paths, to="ann", type="broadcast", id=sent.id)
     put(paths, to=LEAD, type="broadcast", id=sent.id)
@@ -90,7 +90,7 @@ def test_a_rejected_message_is_found(paths: TeamPaths) -> None:
     assert (way.stage, way.file) == (DeliveryStage.REJECTED, str(paths.rejected("bob")))
 
 
-def test_a_rejected_message_that_was_sent_again_is_at_its_new_place(paths: TeamPaths) -> None:
+def test_a_rejected_message_that_was_sent_again_is_found_in_its_new_place(paths: TeamPaths) -> None:
     """For example, a retry under the same id after the limit was raised."""
     sent = put(paths)
     paths.inbox("bob").rename(paths.rejected("bob"))

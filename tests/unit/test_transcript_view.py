@@ -108,12 +108,12 @@ def test_a_call_that_never_started_has_no_duration() -> None:
     assert lines[2] == "  → FAILED"
 
 
-def test_an_edit_is_a_diff() -> None:
+def test_an_edit_is_shown_as_a_diff() -> None:
     lines = shown(asked(call("1", "edit_file", path="a", old_text="x\ny\n", new_text="x\nz\n")))
     assert lines[1:] == ["  edit_file: a", "     x", "    -y", "    +z", "  → no result yet"]
 
 
-def test_a_new_file_is_a_clipped_diff() -> None:
+def test_a_new_file_is_shown_as_a_clipped_diff() -> None:
     content = "".join(f"{n}\n" for n in range(20))
     lines = shown(asked(call("1", "write_file", path="a", content=content)), answered("1", 0))
     assert lines[1:3] == ["  write_file: a", "    +0"]
@@ -152,7 +152,7 @@ def test_an_answer_to_a_request_says_approved() -> None:
     assert lines == [f"12:00:00 ✉ lead → ann [{kind}] approved 1a2b", "  Go."]
 
 
-def test_mail_that_a_teammate_sends_reads_as_mail() -> None:
+def test_mail_that_a_teammate_sends_is_shown_as_mail() -> None:
     letter = call("1", "send_message", to="bob", content="Two\nlines.", summary="It works")
     task = call("2", "spawn_teammate", name="cay", role="coder", prompt="Do\nit.")
     odd = call("3", "broadcast", content=5)

@@ -116,7 +116,7 @@ def test_no_name_leads_out_of_the_team(place: str, base: Path) -> None:
 
 
 @pytest.mark.parametrize("place", FREE)
-def test_parameters_that_may_be_any_text_name_no_file(place: str, base: Path) -> None:
+def test_parameters_that_may_be_any_text_do_not_name_files(place: str, base: Path) -> None:
     inbox = TeamPaths(base / "project" / ".team").inbox("bob")
     before = contents(base)
 

@@ -49,7 +49,7 @@ def entries(environment: Mapping[str, str]) -> list[Path]:
     return sorted(Path(environment[STATE_VARIABLE]).rglob("*.json"))
 
 
-def test_one_text_in_one_place_is_trusted(store: TrustStore, file: Path) -> None:
+def test_only_one_text_per_place_is_trusted(store: TrustStore, file: Path) -> None:
     """An agent cannot restore an old file that was looser."""
     assert not trusts(store, file)
     store.confirm(file, TEXT)
@@ -87,7 +87,7 @@ def test_a_link_with_a_new_target_is_not_trusted(store: TrustStore, file: Path) 
     assert not trusts(store, link)
 
 
-def test_a_link_among_the_folders_is_the_same_place(store: TrustStore, file: Path) -> None:
+def test_a_path_through_a_linked_folder_is_the_same_place(store: TrustStore, file: Path) -> None:
     alias = file.parent.with_name("alias")
     alias.symlink_to(file.parent)
     store.confirm(alias / "team.toml", TEXT)
@@ -199,7 +199,7 @@ def test_a_pipe_in_place_of_an_entry_does_not_block(
     assert store.find(file) is None
 
 
-def test_the_state_folder_is_that_of_the_specification() -> None:
+def test_the_state_folder_follows_the_xdg_specification() -> None:
     home = {"HOME": "/home/me"}
     assert state_folder(home) == Path("/home/me/.local/state/teamd")
     assert state_folder({**home, STATE_VARIABLE: "/var/me"}) == Path("/var/me/teamd")
@@ -234,7 +234,7 @@ def test_a_read_only_home_is_reported(file: Path) -> None:
     )
 
 
-def test_a_failed_write_leaves_the_former_entry(
+def test_a_failed_write_leaves_the_previous_entry(
     store: TrustStore, file: Path, environment: Mapping[str, str]
 ) -> None:
     store.confirm(file, TEXT)

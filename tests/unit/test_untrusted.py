@@ -106,7 +106,7 @@ def all_keys() -> Iterator[tuple[str, Key]]:
         yield from ((f"{name}.{key}", declared) for key, declared in keys_of(shape).items())
 
 
-def test_a_loosening_setting_waits_and_others_count(file: Path) -> None:
+def test_a_setting_that_loosens_a_restriction_waits_and_others_apply(file: Path) -> None:
     found = read_text(file, LOOSE)
     assert keys(found) == KEYS
     mine, default = found.settings, parse(b"", path=file)
@@ -118,7 +118,7 @@ def test_a_loosening_setting_waits_and_others_count(file: Path) -> None:
     )
 
 
-def test_every_setting_counts_once_the_file_is_trusted(file: Path) -> None:
+def test_every_setting_applies_once_the_file_is_trusted(file: Path) -> None:
     trust(file, LOOSE)
     found = read_text(file, LOOSE)
     assert found.settings == parse(LOOSE.encode(), path=file)
@@ -131,7 +131,7 @@ def test_every_setting_counts_once_the_file_is_trusted(file: Path) -> None:
     )
 
 
-def test_a_tightening_setting_counts_at_once(file: Path) -> None:
+def test_a_setting_that_tightens_a_restriction_applies_at_once(file: Path) -> None:
     tight = "[limits]\ncalls_per_wake = 2\nteam_usd = 1.5\n[tools]\nenv = []\noutput_bytes = 9\n"
     found = read_text(file, tight)
     assert keys(found) == []
@@ -174,7 +174,7 @@ def test_a_removed_file_restores_the_defaults(file: Path) -> None:
 
 
 @pytest.mark.parametrize(("calls", "counts"), [(1000, 50), (100, 100), (80, 80), (20, 20)])
-def test_a_confirmed_limit_counts_until_it_is_raised(calls: int, counts: int, file: Path) -> None:
+def test_a_confirmed_limit_applies_until_it_is_raised(calls: int, counts: int, file: Path) -> None:
     trust(file, "[limits]\ncalls_per_wake = 100\n")
     found = read_text(file, f"[limits]\ncalls_per_wake = {calls}\n# changed")
     assert keys(found) == (["limits.calls_per_wake"] if calls > 100 else [])
@@ -184,7 +184,7 @@ def test_a_confirmed_limit_counts_until_it_is_raised(calls: int, counts: int, fi
 RULE: Final = '[[permission]]\ntool = "bash"\ncommand = "{}"\nthen = "{}"\n'
 
 
-def test_an_allowed_command_stays_allowed_though_other_rules_change(file: Path) -> None:
+def test_an_allowed_command_stays_allowed_even_if_other_rules_change(file: Path) -> None:
     trust(file, RULE.format("git push", "allow") + RULE.format("git", "ask"))
     same = read_text(file, "# new\n" + RULE.format("git push", "allow") + RULE.format("git", "ask"))
     assert [one.command for one in same.settings.permissions] == ["git push", "git"]
@@ -193,7 +193,7 @@ def test_an_allowed_command_stays_allowed_though_other_rules_change(file: Path) 
     assert [one.command for one in more.settings.permissions] == ["git", "git push"], "ask is first"
 
 
-def test_a_confirmed_price_of_one_model_confirms_that_of_no_other(file: Path) -> None:
+def test_confirming_the_price_of_one_model_does_not_confirm_that_of_another(file: Path) -> None:
     trust(file, '[prices."a"]\ninput = 0\noutput = 0\n')
     text = '[prices."a"]\ninput = 0\noutput = 0\n[prices."b"]\ninput = 0\noutput = 0\n'
     found = read_text(file, text)
@@ -235,7 +235,7 @@ def test_a_new_teammate_works_in_a_copy_like_the_team(file: Path) -> None:
     assert keys(found) == ["teammate.ann.worktree"]
 
 
-def test_the_case_of_a_name_does_not_matter_to_what_was_confirmed(file: Path) -> None:
+def test_confirmed_settings_apply_regardless_of_the_case_of_a_name(file: Path) -> None:
     trust(file, f"{ANN}plan = true\nprotect = ['deploy']\n")
     found = read_text(file, ANN.replace("ann", "Ann"))
     assert keys(found) == ["teammate.ann.protect", "teammate.ann.plan"]
@@ -269,7 +269,7 @@ env = []
     ],
     ids=["role", "joined", "own key", "key of the role", "left"],
 )
-def test_rights_must_be_confirmed_again_for_whom_they_were_not(
+def test_rights_must_be_confirmed_again_for_teammates_to_whom_the_confirmation_did_not_apply(
     change: tuple[str, str], file: Path
 ) -> None:
     trust(file, RIGHTS)
@@ -289,7 +289,9 @@ def test_rights_must_be_confirmed_again_for_whom_they_were_not(
     ],
     ids=["prompt", "another role", "a teammate like every other"],
 )
-def test_rights_stay_confirmed_for_whom_they_were(change: tuple[str, str], file: Path) -> None:
+def test_rights_stay_confirmed_for_teammates_to_whom_the_confirmation_applied(
+    change: tuple[str, str], file: Path
+) -> None:
     trust(file, RIGHTS)
     assert keys(read_text(file, RIGHTS.replace(*change))) == []
 
@@ -370,7 +372,7 @@ def test_confirmed_protections_and_rules_stay(file: Path) -> None:
     assert [one.then for one in found.settings.permissions] == ["deny"]
 
 
-def test_a_workspace_outside_of_the_files_folder_waits(file: Path) -> None:
+def test_a_workspace_outside_the_files_folder_waits(file: Path) -> None:
     """Otherwise a cloned repository could give the person's home to agents."""
     (file.parent / "src").mkdir()
     (file.parent / "up").symlink_to("..")
@@ -401,7 +403,7 @@ def test_a_confirmed_workspace_is_not_widened(file: Path) -> None:
     assert found.settings.team.workspace == file.parent / "src"
 
 
-def test_confirmed_limits_stay_though_a_folder_in_the_file_is_gone(file: Path) -> None:
+def test_confirmed_limits_stay_even_if_a_folder_named_in_the_file_is_gone(file: Path) -> None:
     """Otherwise removing that folder would allow every limit to be raised."""
     (file.parent / "src").mkdir()
     trust(file, f"[team]\nworkspace = 'src'\n[model]\nscript = 'turns.json'\n{LIMITS}")
@@ -475,7 +477,7 @@ def test_every_limit_declares_how_it_loosens() -> None:
     )
 
 
-def test_a_table_of_allow_rules_needs_one_line_to_wait() -> None:
+def test_a_table_row_that_loosens_a_restriction_waits_as_a_whole() -> None:
     """A row that loosens by a key without a default is left out as a whole."""
     evil = {"m": PriceSettings(input=0, output=0)}
     counting, loosened, waiting = confine(Settings(prices=evil), Settings(), None)
@@ -517,7 +519,7 @@ def _most(limit: float) -> float:
     return limit or float("inf")
 
 
-def test_a_reading_without_a_home_trusts_nothing(
+def test_without_a_home_no_settings_file_is_trusted(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trust(file, LOOSE)

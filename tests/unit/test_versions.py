@@ -84,7 +84,7 @@ def test_an_unread_file_is_not_changed(root: Path) -> None:
     assert (root / "a").read_text() == "old"
 
 
-def test_a_new_file_needs_no_reading_and_its_author_knows_it(root: Path) -> None:
+def test_a_new_file_need_not_be_read_first_and_counts_as_read_by_its_author(root: Path) -> None:
     alice, bob = member(root, "alice"), member(root, "bob")
     assert not write(alice, "one").is_error
     assert not edit(alice, "one", "two").is_error
@@ -133,7 +133,7 @@ def test_a_removed_file_is_created_again_only_after_a_warning(root: Path) -> Non
     assert untimed(write(alice, "three")).startswith("a has changed since you read it")
 
 
-def test_a_page_is_enough_to_edit_and_all_pages_to_overwrite(root: Path) -> None:
+def test_one_page_must_be_read_to_edit_and_all_pages_to_overwrite(root: Path) -> None:
     (root / "a").write_text("1\n2\n3\n4\n")
     alice = member(root, "alice")
     run(alice, "read_file", offset=1, limit=2)

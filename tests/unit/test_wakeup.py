@@ -43,7 +43,7 @@ def test_a_ring_ends_the_wait_and_is_consumed(pipe: list[int]) -> None:
     asyncio.run(scenario())
 
 
-def test_a_ring_before_the_wait_counts(pipe: list[int]) -> None:
+def test_a_ring_before_the_wait_is_not_lost(pipe: list[int]) -> None:
     """Mail may arrive between the look and the wait."""
     os.write(pipe[1], b"!")
     asyncio.run(rung(Wakeup(pipe[0], pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS)))
@@ -65,7 +65,7 @@ def test_a_waiting_teammate_is_at_rest(pipe: list[int]) -> None:
     asyncio.run(scenario())
 
 
-def test_many_rings_are_one(pipe: list[int]) -> None:
+def test_many_rings_count_as_one(pipe: list[int]) -> None:
     os.write(pipe[1], b"!" * 10_000)
     wakeup = Wakeup(pipe[0], pulse=quiet_pulse(), recheck_seconds=NEVER_SECONDS)
     wakeup.reset()
@@ -76,7 +76,7 @@ def test_many_rings_are_one(pipe: list[int]) -> None:
 @pytest.mark.parametrize(
     ("recheck", "seconds"), [(0.01, NEVER_SECONDS), (NEVER_SECONDS, 0.01), (NEVER_SECONDS, 0.0)]
 )
-def test_without_a_ring_there_is_a_periodic_look(
+def test_without_a_ring_there_is_a_periodic_check(
     pipe: list[int], recheck: float, seconds: float
 ) -> None:
     asyncio.run(rung(Wakeup(pipe[0], pulse=quiet_pulse(), recheck_seconds=recheck), seconds))
@@ -98,7 +98,7 @@ def test_the_end_of_the_supervisor_is_noticed(pipe: list[int]) -> None:
     asyncio.run(scenario())
 
 
-def test_a_hibernating_process_looks_at_first_and_at_each_ring(pipe: list[int]) -> None:
+def test_a_hibernating_process_checks_for_work_at_first_and_at_each_ring(pipe: list[int]) -> None:
     """Each look is a sign of life: a ring without work must not make it look stuck."""
     heartbeat, looks = Heartbeat(), list[bool]()
 

@@ -30,7 +30,7 @@ def readable(watching: Watch, seconds: float = 0.0) -> bool:
     return bool(select.select([watching], [], [], seconds)[0])
 
 
-def test_an_append_of_another_process_is_seen(watching: Watch, tmp_path: Path) -> None:
+def test_an_append_by_another_process_is_seen(watching: Watch, tmp_path: Path) -> None:
     """Mail from a shell must wake a teammate just like mail of this program."""
     assert watching.recheck_seconds == SLOW_SECONDS
     assert not readable(watching)
@@ -96,7 +96,7 @@ def test_a_move_of_the_parent_folder_is_seen_at_once(replaced: Watch, folder: Pa
     assert_seen_there(replaced, folder)
 
 
-def test_a_moved_folder_further_up_is_seen_at_the_next_look(tmp_path: Path) -> None:
+def test_a_moved_folder_further_up_is_seen_at_the_next_check(tmp_path: Path) -> None:
     """The kernel sends no notification for it."""
     folder = tmp_path / "project" / ".team" / "inbox"
     folder.mkdir(parents=True)
@@ -194,7 +194,7 @@ def append(path: Path) -> None:
         file.write(b"x")
 
 
-def test_a_write_to_an_unwatched_file_wakes_no_process(mail: Watch, folder: Path) -> None:
+def test_a_write_to_an_unwatched_file_does_not_wake_a_process(mail: Watch, folder: Path) -> None:
     """For every message, a reader writes its spool file beside each inbox."""
     (folder / "ann.taken").touch()
     assert mail.changed() == set()
@@ -216,7 +216,7 @@ def test_a_new_wanted_file_is_watched(mail: Watch, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("when", ["at the start", "later"])
-def test_a_write_behind_a_link_wakes_no_process(folder: Path, when: str) -> None:
+def test_a_write_behind_a_link_does_not_wake_a_process(folder: Path, when: str) -> None:
     """A link to the supervisor's own log would wake it for each line that it writes."""
     outside = folder.parent / "teamd.jsonl"
     outside.touch()
@@ -299,7 +299,7 @@ def test_a_file_that_had_a_second_name_for_a_while_is_known_by_its_own(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what inotify refuses")
 @pytest.mark.parametrize("when", ["at the start", "later"])
-def test_if_a_file_cannot_be_watched_its_whole_folder_is(
+def test_if_a_file_cannot_be_watched_its_whole_folder_is_watched(
     folder: Path, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """The file is unreadable, or the limit on watches is reached; mail still wakes its reader."""

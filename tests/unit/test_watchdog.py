@@ -20,7 +20,7 @@ def heartbeat() -> Heartbeat:
     return Heartbeat()
 
 
-def test_silence_is_too_long_only_after_its_time(heartbeat: Heartbeat) -> None:
+def test_silence_is_too_long_only_after_the_set_time(heartbeat: Heartbeat) -> None:
     watchdog, begun = Watchdog(heartbeat, TEN), heartbeat.heard
     assert watchdog.due() == begun + 10
     assert [watchdog.expired(begun + s) for s in (0, 9.9, 10.1, 40, 1000)] == [
@@ -62,7 +62,7 @@ def test_a_teammate_that_answered_a_ring_may_rest_again(heartbeat: Heartbeat) ->
     assert watchdog.due() is None
 
 
-def test_a_supervisor_that_was_stopped_itself_reports_no_teammate_as_stuck(
+def test_a_supervisor_that_was_itself_suspended_does_not_report_teammates_as_stuck(
     heartbeat: Heartbeat,
 ) -> None:
     """A container that was frozen overnight must not have its team killed in the morning."""
@@ -109,7 +109,7 @@ def test_the_time_without_progress_is_described_in_few_words(seconds: float, tex
     assert HeartbeatPolicy(seconds=seconds, restart=True).violation == f"no progress for {text}"
 
 
-def test_a_ring_counts_although_the_last_answer_was_not_seen() -> None:
+def test_a_ring_counts_even_if_the_last_answer_was_not_seen() -> None:
     """Looks are rare: a teammate may be rung, work, rest and be rung again between two of them."""
     heartbeat = Heartbeat()
     watchdog = Watchdog(heartbeat, HeartbeatPolicy(seconds=1.0, restart=False))

@@ -207,7 +207,7 @@ def test_refused_requests_do_not_reach_the_application() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/api/mail", "/nothing"])
-def test_every_answer_has_the_headers(path: str) -> None:
+def test_every_answer_has_the_security_headers(path: str) -> None:
     for answer in (ask(FULL, path=path), ask(FULL, path=path, host="evil.example")):
         assert {key: answer.headers[key.lower()] for key in HEADERS} == HEADERS
         assert "set-cookie" not in answer.headers

@@ -185,7 +185,7 @@ def test_the_events_and_the_hours_are_bounded(paths: TeamPaths) -> None:
     assert (len(tokens), sum(tokens)) == (BUCKETS, MOST_KEPT)
 
 
-def test_many_short_turns_make_no_long_lane_and_hide_no_crash(paths: TeamPaths) -> None:
+def test_many_short_turns_do_not_make_a_long_lane_or_hide_a_crash(paths: TeamPaths) -> None:
     for n in range(2000):
         began = NOW - 5 * HOUR + n * 5
         write(paths, "ann", *turn(began, began + 2))
@@ -196,7 +196,7 @@ def test_many_short_turns_make_no_long_lane_and_hide_no_crash(paths: TeamPaths) 
     assert found[-1] == "idle"
 
 
-def test_a_shorter_time_begins_with_the_state_at_its_beginning(paths: TeamPaths) -> None:
+def test_a_shorter_period_begins_with_the_state_at_its_beginning(paths: TeamPaths) -> None:
     write(paths, "ann", *turn(NOW - 4 * HOUR, NOW - 10))
     found = TeamHistory(paths).lanes(1)
     assert found["lanes"]["ann"][0] == (found["since"], "working")

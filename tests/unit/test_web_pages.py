@@ -77,7 +77,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("size", [1, 9, 10, 11, 100, 5000, 1 << 20])
-def test_windows_put_together_are_the_file(file: Path, size: int) -> None:
+def test_all_windows_together_make_up_the_file(file: Path, size: int) -> None:
     found: list[bytes] = []
     end: int | None = None
     while True:
@@ -96,7 +96,7 @@ def test_windows_put_together_are_the_file(file: Path, size: int) -> None:
     assert found == LINES
 
 
-def test_an_unfinished_line_waits(file: Path) -> None:
+def test_an_unfinished_line_is_not_read_before_it_is_complete(file: Path) -> None:
     with file.open("ab") as writing:
         writing.write(b'{"n": 10')
     assert read_before(file, None).lines[-1] == LINES[-1]
@@ -113,7 +113,7 @@ def test_a_file_that_has_shrunk_is_read_from_its_end(file: Path) -> None:
     assert (window.start, window.lines) == (0, (b'{"n": 7}',))
 
 
-def test_an_empty_file_and_a_file_without_a_whole_line(tmp_path: Path) -> None:
+def test_an_empty_file_and_a_file_without_a_whole_line_have_no_lines(tmp_path: Path) -> None:
     for content in (b"", b'{"torn'):
         file = tmp_path / "file"
         file.write_bytes(content)
@@ -121,7 +121,7 @@ def test_an_empty_file_and_a_file_without_a_whole_line(tmp_path: Path) -> None:
         assert read_behind(file, 0).lines == ()
 
 
-def test_secrets_and_checkpoints_stay_and_long_texts_are_cut(tmp_path: Path) -> None:
+def test_secrets_and_checkpoints_are_left_out_and_long_texts_are_cut(tmp_path: Path) -> None:
     """The ids of a conversation's requests can be derived from its secret."""
     file = tmp_path / "file"
     records = [

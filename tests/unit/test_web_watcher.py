@@ -65,7 +65,7 @@ async def first(reader: Reader) -> StateEvent:
 
 
 @in_loop
-async def test_all_readers_share_one_look(tmp_path: Path) -> None:
+async def test_all_readers_share_one_check(tmp_path: Path) -> None:
     looked = Looked(tmp_path / "file")
     watcher = PartsWatcher([looked.part()], EventLog())
     async with AsyncExitStack() as stack:
@@ -81,7 +81,7 @@ async def test_all_readers_share_one_look(tmp_path: Path) -> None:
 
 
 @in_loop
-async def test_without_readers_the_watcher_does_not_look(tmp_path: Path) -> None:
+async def test_without_readers_the_watcher_does_not_check(tmp_path: Path) -> None:
     looked = Looked(tmp_path / "file")
     watcher = PartsWatcher([looked.part(recheck_seconds=0.01, pause_seconds=0.0)], EventLog())
     async with watcher.reader() as reader:
@@ -98,7 +98,7 @@ async def test_without_readers_the_watcher_does_not_look(tmp_path: Path) -> None
 
 
 @in_loop
-async def test_an_error_in_one_part_hides_no_other(tmp_path: Path) -> None:
+async def test_an_error_in_one_part_does_not_hide_the_others(tmp_path: Path) -> None:
     bad, good = Looked(tmp_path / "bad"), Looked(tmp_path / "good")
     log = EventLog()
     parts = [bad.part(), WatchedPart(name="good", look=good, folders=[tmp_path])]

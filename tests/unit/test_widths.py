@@ -70,7 +70,9 @@ _USE: Final = {
     ("width", "gone"),
     [(100, []), (80, ["PROOF", "ROLE"]), (40, ["PROOF", "ROLE", "CHECK", "BLOCKED BY", "OWNER"])],
 )
-def test_a_long_subject_displaces_no_id_status_or_owner(width: int, gone: list[str]) -> None:
+def test_a_long_subject_does_not_displace_the_id_status_or_owner(
+    width: int, gone: list[str]
+) -> None:
     heading, row = drawn(list(_TASK), list(_TASK.values()), task_table.SHAPE, width)
     kept = [one for one in _TASK if one not in gone]
     assert heading.split() == " ".join(kept).split()

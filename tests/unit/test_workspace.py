@@ -75,7 +75,9 @@ def read(workspace: Workspace, path: str) -> str:
 
 @given(parts=st.lists(PARTS, max_size=8), start=st.sampled_from(["", "/", "//", "{}/", "{}/root/"]))
 @example(parts=["loop", "\0"], start="")  # paths behind a loop are not checked on the way
-def test_no_path_leads_out(base: Path, workspace: Workspace, parts: list[str], start: str) -> None:
+def test_no_path_leads_out_of_the_workspace(
+    base: Path, workspace: Workspace, parts: list[str], start: str
+) -> None:
     """An accepted path is in the root, outside the team directory, and holds no secret."""
     path = start.format(base) + "/".join(parts)
     try:
@@ -146,7 +148,7 @@ def test_a_path_inside_is_found(base: Path, workspace: Workspace, path: str) -> 
     assert workspace.shown(workspace.resolve(str(base / "root/file"))) == "file"
 
 
-def test_a_root_that_is_a_link_is_its_target(tmp_path: Path) -> None:
+def test_a_root_that_is_a_link_is_resolved_to_its_target(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     workspace = Workspace(tmp_path / "link")
@@ -252,7 +254,7 @@ def test_a_folder_named_like_the_home_is_distinguished_from_it(with_home: Worksp
     assert with_home.resolve(with_home.shown(place)) == place
 
 
-def test_a_path_outside_of_both_is_refused(with_home: Workspace) -> None:
+def test_a_path_outside_both_is_refused(with_home: Workspace) -> None:
     why = r"is outside the workspace .*; only what is in it and in your home ~ can be used"
     with pytest.raises(ToolError, match=why):
         with_home.resolve("/etc/passwd")

@@ -142,7 +142,9 @@ def test_no_agent_can_raise_a_limit(sender: str, team: Project) -> None:
 @pytest.mark.parametrize(
     "arguments", [{"usd": 0}, {"usd": -1}, {"usd": "1"}, {"usd": True}, {"tokens": 1.5}], ids=str
 )
-def test_raising_a_limit_by_nothing_is_refused(arguments: dict[str, Any], team: Project) -> None:
+def test_raising_a_limit_by_zero_or_by_no_number_is_refused(
+    arguments: dict[str, Any], team: Project
+) -> None:
     team.do("teamctl", "spawn", "gus", "coder", "Go.", "--wait")
     asked = {"name": "gus", **arguments}
     reply = control.ask(team.paths, "resume", asked, timeout_seconds=30)
@@ -182,7 +184,9 @@ def work_for_ever(asked: Asked) -> Answer:
 
 
 @pytest.mark.slow
-def test_a_default_team_stays_within_its_daily_limit_despite_kills(project: Project) -> None:
+def test_a_default_team_stays_within_its_daily_limit_even_if_processes_are_killed(
+    project: Project,
+) -> None:
     """The server counts. The team continues at midnight, or when a person raises the limit."""
     project.write("team.toml", DEAR)
     project.start()
@@ -234,7 +238,7 @@ def check_usage(project: Project, raised: float) -> None:
     assert f"of the limit of total, `teamctl resume` added ${raised:.2f} a day" in shown
 
 
-def test_a_model_of_unknown_price_is_refused_under_a_limit_on_money(
+def test_a_model_with_an_unknown_price_is_refused_under_a_limit_on_money(
     project: Project,
 ) -> None:
     """`spawn` refuses it, mail reports a declared teammate's, until tokens are limited too."""
@@ -259,7 +263,7 @@ def test_a_model_of_unknown_price_is_refused_under_a_limit_on_money(
     project.wait_for("ann", "idle", turns=1)
 
 
-def test_a_model_of_unknown_price_starts_in_a_default_team_with_a_warning(
+def test_a_default_team_starts_a_model_with_an_unknown_price_and_warns(
     project: Project,
 ) -> None:
     """Local models have no price; the warning names the limit to set."""

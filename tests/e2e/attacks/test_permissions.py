@@ -82,7 +82,7 @@ def asked(project: Project, name: str, *plays: Answer) -> str:
     return waiting(project, name)
 
 
-def test_a_call_waits_for_the_person_despite_a_kill_and_runs_once(guarded: Project) -> None:
+def test_a_call_still_waits_for_the_person_after_a_kill_and_runs_once(guarded: Project) -> None:
     request = asked(guarded, "alice", use(deploy("one")))
     member = shown(guarded, "alice")
     assert f"`teamctl approve {request}` or `teamctl reject {request}`" in member["reason"]
@@ -165,7 +165,7 @@ def test_only_the_approve_command_approves(guarded: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_lasting_permission_is_not_asked_again_until_it_is_revoked(guarded: Project) -> None:
+def test_a_lasting_permission_is_not_requested_again_until_it_is_revoked(guarded: Project) -> None:
     turns = [use(deploy("four")), use(deploy("four")), use(deploy("five")), use(deploy("four"))]
     request = asked(guarded, "gina", *turns)
     guarded.do("teamctl", "approve", request, "--always")

@@ -88,7 +88,7 @@ def holds_key(text: str) -> bool:
     return any(form in text for form in (KEY, encoded, KEY.encode().hex()))
 
 
-def test_the_key_is_in_no_environment_and_no_command_line(team: Project) -> None:
+def test_the_key_does_not_appear_in_any_environment_or_command_line(team: Project) -> None:
     """Of teamd, its teammates and their commands; the server receives the key all the same."""
     # Wait until the person's own command has ended, since its environment contains the key.
     command = f"until [ -e look ]; do sleep 0.05; done; {LOOK}"
@@ -107,7 +107,7 @@ def test_the_key_is_in_no_environment_and_no_command_line(team: Project) -> None
         assert b"ANTHROPIC_BASE_URL" in shown_by[team.supervisor], "the rest of it is there"
 
 
-def test_prompts_are_in_no_command_line(team: Project) -> None:
+def test_prompts_do_not_appear_in_any_command_line(team: Project) -> None:
     """Every user of the machine can read command lines."""
     team.stage.play("ann", use(("bash", {"command": "touch begun; sleep 1000"})))
     team.do("teamctl", "spawn", "ann", "clerk", "-", stdin=f"{PROMPT}, {KEY}")
@@ -200,7 +200,7 @@ def test_a_crash_leaves_no_core_file(team: Project) -> None:
     assert [pid for pid, text in processes(team).items() if KEY.encode() in text] == []
 
 
-def test_the_key_outlives_a_reload_and_the_masks_follow_the_settings(team: Project) -> None:
+def test_the_key_survives_a_reload_and_the_masks_follow_the_settings(team: Project) -> None:
     """`teamd reload` passes no key, and reads the list of secrets again."""
     team.write("team.toml", '[model]\nheaders = { X-Gateway = "gateway-pass-5577" }\n')
     team.do("teamd", "reload")

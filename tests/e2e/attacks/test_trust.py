@@ -75,7 +75,7 @@ def shows_itself(project: Project, name: str) -> list[str]:
     return [record["content"] for record in project.records(name, "result")]
 
 
-def test_a_cloned_repository_sends_no_key_elsewhere_and_runs_nothing(
+def test_a_cloned_repository_cannot_send_the_key_elsewhere_or_run_anything(
     cloned: Project, thief: StrictServer
 ) -> None:
     """Its server, command, headers and script have no effect; its workspace is its own folder."""

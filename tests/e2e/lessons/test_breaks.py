@@ -31,7 +31,7 @@ def test_the_inbox_command_does_not_take_mail_of_the_lead(project: Project) -> N
     wait_until(lambda: "For the agent." in project.asked("lead", least=1)[-1].asked.last_text)
 
 
-def test_mail_for_the_person_is_seen_after_the_leading_agent_has_gone(project: Project) -> None:
+def test_the_person_sees_their_mail_after_the_lead_agent_has_left(project: Project) -> None:
     """It was sent to `user`; now the person is `lead` again, and has two inboxes."""
     project.start()
     words = (("send_message", {"to": "user", "content": f"Words {n}."}) for n in (1, 2))
@@ -101,7 +101,7 @@ def test_the_lead_knows_its_team_after_a_compaction(project: Project) -> None:
     assert "You are 'lead', role: lead, a member of the team 'project'" in heard
 
 
-def test_the_person_can_answer_for_the_agent_that_leads(project: Project) -> None:
+def test_the_person_can_answer_for_the_lead_agent(project: Project) -> None:
     """A plan goes to the agent, but the person may still decide."""
     project.start()
     project.do("teamctl", "chat", "Hello.")

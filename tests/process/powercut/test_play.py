@@ -21,7 +21,7 @@ _ROSTER: Final = f"{TEAMS['']}/config.json"
 
 
 @pytest.mark.slow
-def test_a_power_cut_loses_nothing_acknowledged_in_a_short_play(project: Project) -> None:
+def test_a_power_cut_during_a_short_play_does_not_lose_acknowledged_data(project: Project) -> None:
     done = play.short(project, Random(1))
     records, before = done.recording.records(), done.recording.before
     tally = _judge(records, before, Random(1), states=75)
@@ -35,7 +35,7 @@ def test_a_power_cut_loses_nothing_acknowledged_in_a_short_play(project: Project
 @pytest.mark.long
 @pytest.mark.timeout(5400)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_power_cut_loses_nothing_acknowledged_in_a_whole_play(
+def test_a_power_cut_during_a_whole_play_does_not_lose_acknowledged_data(
     project: Project, seed: int
 ) -> None:
     done = play.whole(project, Random(seed))

@@ -53,7 +53,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 @pytest.mark.parametrize(
     ("mixed", "share"), [_SOME, pytest.param(*_ALL, marks=pytest.mark.long)], ids=["some", "all"]
 )
-def test_a_power_cut_loses_nothing_acknowledged_in_a_scene(
+def test_a_power_cut_during_a_scene_does_not_lose_acknowledged_data(
     recorded: Recorded, scene: Callable[[Scene], None], mixed: int, share: float
 ) -> None:
     records, before = recorded(scene)
