@@ -86,7 +86,9 @@ def start(
 ) -> int:
     """Start the supervisor, and return once it serves requests."""
     if foreground and as_json:
-        raise click.UsageError("--foreground never returns and --json is one document: take one")
+        raise click.UsageError(
+            "--foreground never returns and --json is one document: use only one of them"
+        )
     if foreground:
         _hide_secrets(handed_over=secrets_fd is not None)
     if secrets_fd is not None:

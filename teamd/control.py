@@ -84,7 +84,7 @@ class ControlRequest:
         """
         value = self.arguments.get(key)
         if not isinstance(value, str) or not value.strip():
-            raise NotAMessage(f"a {key} is needed, as a text that is not empty")
+            raise NotAMessage(f"a {key} is needed and must not be empty")
         return value
 
     @property

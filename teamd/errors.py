@@ -48,7 +48,7 @@ class BadTeamName(TeamError):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"{name!r} cannot be a team's name; "
-            "take up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
+            "use up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
         )
 
 

@@ -52,7 +52,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise NotAMessage("it is not JSON") from error
     if isinstance(value, list):
-        raise NotAMessage("it is a JSON array; write one object a line")
+        raise NotAMessage("it is a JSON array; write one object per line")
     if not isinstance(value, dict):
         raise NotAMessage("it is not a JSON object")
     if _may_be_deep(line) and any(_deeper(found, _MAX_DEPTH) for found in value.values()):
@@ -138,7 +138,7 @@ def check_name(name: str) -> str:
     if name.lower() in RESERVED:
         raise BadName(name, "it is reserved; take another one")
     if not NAME.fullmatch(name):
-        raise BadName(name, "take up to 64 of A-Z a-z 0-9 _ - with a letter or digit first")
+        raise BadName(name, "use up to 64 of A-Z a-z 0-9 _ - with a letter or digit first")
     return name
 
 

@@ -198,7 +198,7 @@ def _kill_tree(root: Identity, spare: set[int]) -> None:
     deadline = time.monotonic() + _KILL_SECONDS
     left = [process.pid for process in under if not _has_ended(process, deadline)]
     if left:
-        raise StoreError(f"these processes cannot be killed: {left}; a restart will end them")
+        raise StoreError(f"these processes cannot be killed: {left}; only a reboot can end them")
 
 
 def _descendants(root: Identity, spare: set[int]) -> list[Identity]:

@@ -277,7 +277,7 @@ class _Chat:
         self._look()
         if member.status in GONE and self._listener.ended is None:
             why = f": {member.reason}" if member.reason else ""
-            raise TeamError(f"lead is {member.status}{why}; `teamctl chat` calls it again")
+            raise TeamError(f"lead is {member.status}{why}; `teamctl chat` starts it again")
         if why_waiting is None or not self._listener.awaits_delivery:
             self._held = ""
             return False

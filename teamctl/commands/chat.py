@@ -55,11 +55,11 @@ def command(
     does the lead. `teamctl shutdown lead` ends the lead; then you lead the team again.
     """
     if as_json and prompt is None:
-        raise click.UsageError("--json is one document: give a PROMPT with it")
+        raise click.UsageError("--json prints one document; give a PROMPT with it")
     if prompt is not None:
         prompt = text_or_stdin(prompt)
         if not prompt.strip():
-            raise TeamError("a prompt is needed, as a text that is not empty")
+            raise TeamError("a prompt is needed and must not be empty")
     paths = ensure_running(choice, no_start=no_start)
     lead = Lead(choice, **facts)
     with explain_delay():

@@ -77,7 +77,7 @@ def merge(
     commits = "1 commit" if done.merged == 1 else f"{done.merged} commits"
     text = f"merged {commits} of {name} into {done.branch}: {done.commit[:_SHORT]}"
     if not done.merged:
-        text = f"{name} has committed nothing that is not in {done.branch}; nothing to merge"
+        text = f"{name} has no commits that are not in {done.branch}; nothing to merge"
     elif squash:  # unknown to git: the same lines, changed again, would conflict
         text += f'; before more work `teamctl send {name} "git merge {done.commit[:_SHORT]}"`'
     choice.done = text

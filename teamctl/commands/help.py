@@ -69,7 +69,7 @@ def command(words: tuple[str, ...], *, man: str | None, as_json: bool) -> None:
     name = " ".join(words).lower()
     if man is not None:
         if words:
-            raise click.UsageError("--man writes all pages: give no TOPIC with it")
+            raise click.UsageError("--man writes all pages; leave out the TOPIC")
         _write_pages(Path(man), as_json=as_json)
     elif not words:
         _list(as_json=as_json)

@@ -87,13 +87,13 @@ def init(
     founding = load("founding")
     if renew:
         if hosts or name or listen:
-            raise click.UsageError("--renew goes with --address and --drop-address alone")
+            raise click.UsageError("--renew can be combined only with --address and --drop-address")
         broker, record = founding.renew(choice, addresses=addresses, without=without)
         said = f"the broker has a new certificate, for {', '.join(record.addresses)}"
         _tell_change(said, {"addresses": record.addresses}, broker, record, as_json=as_json)
         return
     if without:
-        raise click.UsageError("--drop-address goes with --renew")
+        raise click.UsageError("--drop-address can be used only with --renew")
     listen = listen or founding.DEFAULT_LISTEN
     made = founding.found(choice, name=name, listen=listen, addresses=addresses, hosts=hosts)
     if as_json:
@@ -242,7 +242,7 @@ def _reload(broker: BrokerFolder, record: BrokerRecord) -> bool:
     how = reloading.reload(broker, record)
     if how is reloading.Reload.UNKNOWN:
         raise TeamError(
-            "the broker runs, and has not taken its new configuration; restart it: "
+            "the broker is running but has not loaded its new configuration; restart it: "
             f"{broker.files.configuration}"
         )
     in_force: bool = how is reloading.Reload.IN_FORCE

@@ -53,7 +53,7 @@ def _split(choice: TeamOptions, words: tuple[str, ...]) -> tuple[list[str], str 
     rest = words[len(names) :]
     if len(rest) > 1:
         call = shlex.join(["teamctl", "interrupt", *names, " ".join(rest)])
-        raise click.UsageError(f"put a text of several words in quotes: {call}")
+        raise click.UsageError(f"put a text of more than one word in quotes: {call}")
     return names, rest[0] if rest else None
 
 

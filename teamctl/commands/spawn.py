@@ -80,7 +80,7 @@ def command(
         _refuse_options(host)
     facts["prompt"] = arguments.text_or_stdin(facts["prompt"])
     if not facts["prompt"].strip():
-        raise TeamError("a prompt is needed, as a text that is not empty")
+        raise TeamError("a prompt is needed and must not be empty")
     if host is not None:
         asked = {key: facts[key] for key in ("name", "role", "prompt")}
         act_on_host(choice, host, "spawn", asked).print(as_json=as_json)
@@ -162,7 +162,9 @@ def shutdown(
     placed = [split_host(choice, name) for name in names]
     if hosts := [(name, host) for name, host in placed if host is not None]:
         if len(placed) > 1:
-            raise click.UsageError("a teammate of another host is shut down by a call of its own")
+            raise click.UsageError(
+                "a teammate on another host must be shut down in a separate call"
+            )
         [(name, host)] = hosts
         asked = {"name": name, "seconds": timeout, "force": force}
         limit = (0.0 if force else timeout) + MARGIN_SECONDS

@@ -119,7 +119,7 @@ def update(choice: TeamOptions, task_id: str, *, as_json: bool, **facts: Any) ->
         facts["status"] = TaskStatus(facts["status"])
     change = Change(**facts)
     if change == Change():
-        raise click.UsageError("say what is to be changed; `--status completed`, for one")
+        raise click.UsageError("say what to change; for example `--status completed`")
     board = _board(choice)
     _print_changed(board.update(task_id, change), board, as_json=as_json)
 

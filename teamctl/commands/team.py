@@ -48,7 +48,9 @@ def command(choice: TeamOptions, *, watched: bool, everywhere: bool, as_json: bo
     other hosts come last: as each host reported them, or as unreachable since its last report.
     """
     if watched and as_json:
-        raise click.UsageError("--watch never ends and --json is one document: take one of them")
+        raise click.UsageError(
+            "--watch never ends and --json is one document: use only one of them"
+        )
     if watched and everywhere:
         raise click.UsageError("--watch shows this host; `teamctl team --hosts` shows all of them")
     paths = choice.existing()

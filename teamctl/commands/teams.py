@@ -96,7 +96,7 @@ def create(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     paths = TeamPaths(home / TEAM_FOLDER)
     own = teams.name_of(paths, choice.settings(paths).team.name)
     if name.lower() == own.lower():  # even if it does not exist yet: mail is sent to names
-        raise TeamError(f"the project's own team is called {own!r} already; take another name")
+        raise TeamError(f"the project's own team is called {own!r} already; choose another name")
     paths = teams.make(home, name)
     import asyncio  # noqa: PLC0415 -- 40 ms, only to start or stop a teamd
 
@@ -165,7 +165,7 @@ def _found(choice: TeamOptions, name: str) -> teams.TeamFacts:
         if member is None:
             raise
         hint = f"`teamctl rm {member.name}` removes the teammate"
-        raise TeamError(f"{member.name} is a teammate and no team; {hint}") from None
+        raise TeamError(f"{member.name} is a teammate, not a team; {hint}") from None
 
 
 def _project(choice: TeamOptions) -> Path:
@@ -177,5 +177,5 @@ def _ask(paths: TeamPaths, seconds: float) -> str:
     asked = {"all": True, "seconds": seconds}
     reply = control.ask(paths, "shutdown", asked, timeout_seconds=seconds + MARGIN_SECONDS)
     if reply.exit_code == ExitCode.REFUSED:
-        raise TeamError(f"{reply.text}; the team stays, or --force")
+        raise TeamError(f"{reply.text}; the team was not deleted; --force deletes it anyway")
     return reply.text

@@ -59,7 +59,7 @@ def command(
     calls are one entry.
     """
     if not (names or everything):
-        raise click.UsageError("give the name of a teammate, several, or --all")
+        raise click.UsageError("name one or more teammates, or give --all")
     paths = choice.existing()
     bounded = last is not None or since is not None or (names and everything)
     if not bounded and not as_json and sys.stdout.isatty():

@@ -40,7 +40,9 @@ def command(
     stay confirmed. A running team applies it at the next `teamd reload`, or at once with --reload.
     """
     if listed and (revoke or reload):
-        raise click.UsageError("--list changes nothing and the other option does: take one of them")
+        raise click.UsageError(
+            "--list changes nothing, and the other option does; use only one of them"
+        )
     if listed:
         _list(as_json=as_json)
         return

@@ -38,7 +38,7 @@ def command(
     waits for an answer, is paused, has failed or is shut down, and 4 after --timeout.
     """
     if bool(names) == everybody:
-        raise click.UsageError("give the name of a teammate, several, or --all")
+        raise click.UsageError("name one or more teammates, or give --all")
     paths = choice.existing()
 
     def choose(team: Team) -> list[Member]:

@@ -45,7 +45,10 @@ def temporary_folder(*, keep: bool) -> Iterator[Path]:
     try:
         folder = Path(tempfile.mkdtemp(prefix="teamd-demo-")).resolve()
     except OSError as error:
-        raise TeamError(f"no temporary folder could be made: {error}; see to TMPDIR") from error
+        raise TeamError(
+            f"no temporary folder could be made: {error}; set TMPDIR to a folder that you can "
+            "write to"
+        ) from error
     try:
         yield folder
     finally:
@@ -126,7 +129,7 @@ class Story:
             parts = tuple(Part(**one) for one in told["teammate"])
             return cls(parts, TaskInCopy(**told["copy"]), float(told["pace_seconds"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise TeamError(f"{source} holds no story for the demo: {error}") from error
+            raise TeamError(f"{source} does not contain a story for the demo: {error}") from error
 
     def script(self, *, paced: bool) -> str:
         """Return the text of a `[model] script` file; see teamd/models/scripted.py."""

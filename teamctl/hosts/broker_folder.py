@@ -63,7 +63,7 @@ class BrokerFolder:
         try:
             return None if data is None else BrokerRecord.decode(data)
         except ValueError as error:
-            raise StoreError(f"{self.files.record}: {error}; put it back from a copy") from error
+            raise StoreError(f"{self.files.record}: {error}; restore it from a backup") from error
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -150,7 +150,7 @@ class BrokerFolder:
         cert, key = files.read(self.files.ca_cert), files.read(self.files.ca_key)
         if cert is None or key is None:
             where = self.files.folder
-            raise StoreError(f"{where} has lost its CA; put ca.crt and ca.key back from a copy")
+            raise StoreError(f"{where} has lost its CA; restore ca.crt and ca.key from a backup")
         return Pair(cert, key)
 
 
@@ -162,4 +162,4 @@ def _check(program: str, configuration: Path) -> None:
     if ended.status != 0:
         said = (ended.stderr or ended.stdout).decode(errors="replace").strip().splitlines()
         why = said[-1] if said else f"exit status {ended.status}"
-        raise TeamError(f"{program} does not take {configuration}: {why}")
+        raise TeamError(f"{program} does not accept {configuration}: {why}")

@@ -41,11 +41,11 @@ def forget(choice: TeamOptions, name: str) -> Forgotten:
     hosts = other_hosts(choice)
     host = hosts.check(name)
     if host in hosts.named:
-        raise TeamError(f"[hosts] allow names {host}; take it out of team.toml first")
+        raise TeamError(f"[hosts] allow names {host}; remove it from team.toml first")
     runs = postman_runs(hosts.paths)
     if runs and hosts.view(host).state is HostState.REACHABLE:
         raise TeamError(
-            f"{host} is there; `teamctl hosts remove {host}` on the broker's host shuts it out"
+            f"{host} is reachable; `teamctl hosts remove {host}` on the broker's host shuts it out"
         )
     dropped = _count(hosts, host)
     _remove_files(HostPlaces(hosts.paths), host)
@@ -55,7 +55,8 @@ def forget(choice: TeamOptions, name: str) -> Forgotten:
         views.write()
     elif not _is_let_go(hosts, host):
         raise TeamError(
-            f"the postman still knows {host}; `teamd reload` starts it anew, then forget it again"
+            f"the postman still knows {host}; `teamd reload` restarts it; then forget the host "
+            "again"
         )
     return Forgotten(host, dropped)
 

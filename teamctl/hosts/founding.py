@@ -83,7 +83,7 @@ def found(
     broker = BrokerFolder(Keys(paths).broker)
     if broker.read() is not None:
         raise TeamError(
-            "this host has the broker already; `teamctl hosts add NAME` adds a host, "
+            "this host already has the broker; `teamctl hosts add NAME` adds a host, "
             "`teamctl hosts init --renew` makes a new certificate for the broker"
         )
     record = _new_record(listen, addresses)
@@ -121,10 +121,12 @@ def renew(
         _, record = broker_of(paths)
         unknown = next((one for one in without if one not in record.addresses), None)
         if unknown is not None:
-            raise TeamError(f"{unknown!r} is none of its addresses: {', '.join(record.addresses)}")
+            raise TeamError(
+                f"{unknown!r} is not one of its addresses: {', '.join(record.addresses)}"
+            )
         record = record.with_addresses(map(_check_address, addresses), without=without)
         if not record.addresses:
-            raise TeamError("the others would not reach the broker; name another with --address")
+            raise TeamError("the broker needs at least one address; name another with --address")
         broker.certify_server(record)
         broker.write(record)
     return broker, record
@@ -140,8 +142,9 @@ def broker_of(paths: TeamPaths) -> tuple[BrokerFolder, BrokerRecord]:
     record = broker.read()
     if record is None:
         raise TeamError(
-            "this host does not have the team's broker; run this where `teamctl hosts init` was, "
-            "or run that here to begin"
+            "this host does not have the team's broker; run this where `teamctl hosts init` was "
+            "run, "
+            "or run that here first"
         )
     return broker, record
 
@@ -177,7 +180,7 @@ def check_host_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise TeamError(
             f"{name!r} cannot be a host's name; "
-            "take up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
+            "use up to 64 of A-Z a-z 0-9 _ - with a letter or digit first"
         )
     return name.lower()
 
@@ -185,10 +188,12 @@ def check_host_name(name: str) -> str:
 def _new_record(listen: str, addresses: Sequence[str]) -> BrokerRecord:
     found = _LISTEN.fullmatch(listen)
     if found is None or not 0 < int(found[2]) <= _LAST_PORT:
-        raise TeamError(f"{listen!r} is no place to listen at; give HOST:PORT, as {DEFAULT_LISTEN}")
+        raise TeamError(
+            f"{listen!r} is not an address to listen on; give HOST:PORT, such as {DEFAULT_LISTEN}"
+        )
     host = found[1].strip("[]")
     if not _is_address(host):
-        raise TeamError(f"{host!r} is no name or number of this machine; give HOST:PORT")
+        raise TeamError(f"{host!r} is not a name or IP address of this machine; give HOST:PORT")
     reached = tuple(map(_check_address, addresses)) or _reached_under(host)
     identity = secrets.token_hex(_ID_BYTES)
     return BrokerRecord(id=identity, listen=listen, addresses=reached, teams={})
@@ -206,7 +211,7 @@ def _is_address(text: str) -> bool:
 
 def _check_address(address: str) -> str:
     if not _is_address(address):
-        raise TeamError(f"{address!r} is no name or number of a machine; leave out the port")
+        raise TeamError(f"{address!r} is not a name or IP address of a machine; leave out the port")
     return address
 
 

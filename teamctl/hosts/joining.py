@@ -63,5 +63,5 @@ def _read(file: Path) -> Token:
             )
         data = os.pread(fd, MAX_BYTES + 1, 0)
     if len(data) > MAX_BYTES:
-        raise NotAToken(f"{file} is no token of a host: it is too large")
+        raise NotAToken(f"{file} is not a host token: it is too large")
     return Token.decode(data, place=str(file))

@@ -159,7 +159,7 @@ def check_token(token: Token, place: str) -> None:
     if not valid.covers(datetime.now(UTC)):
         raise TeamError(
             f"the certificate in {place} holds from {valid.begin:%Y-%m-%d} to "
-            f"{valid.end:%Y-%m-%d}, and not now; look at this machine's clock, or "
+            f"{valid.end:%Y-%m-%d}, but not now; check this machine's clock, or "
             f"`teamctl hosts remove {token.name}` and `hosts add {token.name}` on the broker's "
             "host make a new one"
         )

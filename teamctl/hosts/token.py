@@ -58,13 +58,15 @@ class Token:
             found = json.loads(data)
             version = found[_KIND]
             if version != _FORMAT:
-                raise NotAToken(f"{place} is of another version of teamd; install the same on both")
+                raise NotAToken(
+                    f"{place} is from another version of teamd; install the same version on both"
+                )
             words = {key: _text(found[key]) for key in ("team", "name", "cert", "key", "ca")}
             token = cls(servers=tuple(map(_server, found["servers"])), **words)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise NotAToken(f"{place} is no token of a host, or damaged; {again}") from error
+            raise NotAToken(f"{place} is not a host token, or is damaged; {again}") from error
         if not (NAME.fullmatch(token.team) and NAME.fullmatch(token.name) and token.servers):
-            raise NotAToken(f"{place} is no token of a host, or damaged; {again}")
+            raise NotAToken(f"{place} is not a host token, or is damaged; {again}")
         return token
 
 

@@ -136,12 +136,12 @@ def wait_for_last_words(paths: TeamPaths, name: str, message: str, seconds: floa
 
 def explain_end(name: str, ended: records.TurnEnded) -> str | None:
     """Return a sentence on why a turn was cut short; `None` if it was not."""
-    used_up = f"{name} used up the model calls of one wake; send it a message to let it go on"
+    used_up = f"{name} used up the model calls of one wake; send it a message to make it continue"
     reasons = {
         records.PAUSED: f"{name} is paused: {ended.text}",
         records.LIMIT: used_up,
         records.REPEATED: f"{name} repeated one call until its turn was ended; send it a message "
-        "to let it go on",
+        "to make it continue",
         "refusal": f"the model of {name} refused to go on; ask differently",
         records.INTERRUPTED: f"the turn of {name} was interrupted",
     }

@@ -307,7 +307,7 @@ async def _read(request: Request) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, "what was posted is no JSON") from error
     if not isinstance(found, dict):
-        raise HTTPException(400, "what was posted is no JSON object")
+        raise HTTPException(400, "the posted data is not a JSON object")
     return found
 
 

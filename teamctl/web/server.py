@@ -133,12 +133,12 @@ def _in_file(file: Path) -> Iterator[socket.socket]:
 
 def _make_way(file: Path) -> None:
     if not file.parent.is_dir():
-        raise TeamError(f"there is no folder {file.parent} for the socket; name another place")
+        raise TeamError(f"there is no folder {file.parent} for the socket; name another path")
     if len(os.fsencode(file)) > _LONGEST_PATH:
-        raise TeamError(f"{file} is too long for a socket; name a place of a shorter path")
+        raise TeamError(f"{file} is too long for a socket; name a shorter path")
     if not file.is_socket():
         if file.exists() or file.is_symlink():
-            raise TeamError(f"{file} is there already and is no socket; name another place")
+            raise TeamError(f"{file} already exists and is not a socket; name another path")
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
@@ -146,7 +146,7 @@ def _make_way(file: Path) -> None:
         except ConnectionRefusedError:
             file.unlink()  # stale: its server was killed
             return
-    raise TeamError(f"another server listens at {file}; end it, or name another place")
+    raise TeamError(f"another server listens at {file}; stop it, or name another path")
 
 
 class ConnectionLimit:

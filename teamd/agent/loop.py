@@ -190,7 +190,7 @@ class Loop:
 
     def _stop(self, outcome: str, why: str) -> None:
         name = self.env.name
-        notice = f"{name} {why} and is idle now; send {name} a message to let it go on"
+        notice = f"{name} {why} and is idle now; send {name} a message to make it continue"
         self.env.conversation.end_turn(outcome, "", notice=notice)
 
     async def _follow(self) -> bool:
@@ -210,7 +210,7 @@ class Loop:
         if conversation.stop_reason == "refusal":
             refused = f"the model of {name} refused to go on with what it was asked"
             notice = (
-                f"{refused}; ask differently, or begin anew with {respawn_command(name, '--fresh')}"
+                f"{refused}; ask differently, or start over with {respawn_command(name, '--fresh')}"
             )
         conversation.end_turn(conversation.stop_reason, conversation.said, notice=notice)
 

@@ -205,7 +205,7 @@ class ModelCalls:
         except Exception as error:
             why = " ".join(str(error).split()) or type(error).__name__
             raise UnusableError(
-                f"the model cannot be asked from here: {why}; {_MEND}", command="teamctl doctor"
+                f"the model cannot be reached from here: {why}; {_MEND}", command="teamctl doctor"
             ) from error
 
     async def _reserve(self, ask: Ask) -> Reservation:

@@ -262,4 +262,4 @@ async def run_subagent(compaction: Compaction, calls: CallBudget, prompt: str) -
     if repeats.stuck_at:
         why = f"when it repeated one call of {repeats.stuck_at} again and again"
     said = conversation.said or "(none)"
-    raise ToolError(f"the subagent was not done {why}; its last words: {said}")
+    raise ToolError(f"the subagent had not finished {why}; its last text: {said}")

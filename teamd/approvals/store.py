@@ -192,7 +192,9 @@ class Approvals:
         found = [approval for approval in there if approval.id.startswith(beginning.lower())]
         if len(found) > 1:
             names = ", ".join(approval.id for approval in found[:_MOST_NAMED])
-            raise NoSuchApproval(f"several requests begin with {beginning!r}: {names}; say more")
+            raise NoSuchApproval(
+                f"several requests begin with {beginning!r}: {names}; give more characters"
+            )
         if not found:
             raise self._unknown(beginning, USER)
         return found[0]

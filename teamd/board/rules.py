@@ -263,8 +263,8 @@ def resolve_owner(paths: TeamPaths, name: str) -> str:
     member = team.get(wanted.removesuffix(f"@{team.name}"))
     if member.status in _GONE:
         raise TaskRefused(
-            f"{member.name} {_GONE[member.status]} and can own no task; "
-            f"`teamctl spawn {member.name} …` lets it go on"
+            f"{member.name} {_GONE[member.status]} and cannot own a task; "
+            f"`teamctl spawn {member.name} …` resumes it"
         )
     return member.name
 

@@ -77,7 +77,7 @@ class MergeMaker:
         """
         found = self.settings.merge.check or self.settings.tasks.check
         if not found:
-            raise TeamError("there is no check any more; set [merge] check in team.toml")
+            raise TeamError("there is no longer a check; set [merge] check in team.toml")
         return found
 
     def make(self, entry: Entry) -> merge.MergeOutcome:

@@ -191,7 +191,7 @@ class CleanClone:
     def _script(self) -> str:
         for commit in (self.commit, self.base):
             if not _COMMIT.fullmatch(commit):
-                raise NoPlace(f"{commit!r} is no commit; commit the work again")
+                raise NoPlace(f"{commit!r} is not a commit id; commit the work again")
         words = [shlex.quote(f":(top,glob){pattern}") for pattern in self.protect]
         protect = _PROTECT.format(base=self.base, patterns=" ".join(words)) if words else ""
         own = [self.repository / ".git/objects"] if self.repository else []
@@ -240,7 +240,7 @@ async def commit_work(
     said = await _run(shell, script, folder, "its work could not be committed")
     commit = said.splitlines()[-1] if said else ""
     if not _COMMIT.fullmatch(commit):
-        raise NoPlace(f"git names no commit but {commit!r}; commit the work")
+        raise NoPlace(f"git printed this in place of a commit id: {commit!r}; commit the work")
     return commit
 
 

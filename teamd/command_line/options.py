@@ -97,7 +97,7 @@ class TextCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             if better := self._quoted(ctx, given):
-                hint = f"put a text of several words in quotes: {better}"
+                hint = f"put a text of more than one word in quotes: {better}"
                 raise click.UsageError(f"{error.message}; {hint}", ctx) from error
             raise
 

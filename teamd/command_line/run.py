@@ -54,7 +54,7 @@ class TeamOptions:
         """
         team, team_dir = team or self.team, team_dir or self.team_dir
         if team and team_dir:
-            raise click.UsageError("--team and --team-dir name a team each: take one of them")
+            raise click.UsageError("--team and --team-dir each name a team; use only one of them")
         self.team, self.team_dir, self.config = team, team_dir, config or self.config
 
     def add_team_option(self, text: str) -> str:

@@ -110,9 +110,7 @@ def make_copy(paths: TeamPaths, name: str, team: str, folder: Path) -> CopyResul
         if files.exists(record.record_file(paths, name)):  # removed, or killed while made
             files.remove(record.record_file(paths, name))
         if os.path.lexists(paths.copy(name)):
-            raise TeamError(
-                f"{paths.copy(name)} stands in the place of a working copy; move it away"
-            )
+            raise TeamError(f"{paths.copy(name)} is where a working copy should be; move it away")
         return _make(paths, name, team, folder)
 
 
@@ -231,7 +229,7 @@ def _read_shallow(path: Path) -> bytes:
         raise TeamError(f"{path} cannot be read: {error.strerror}") from error
     with open(fd, "rb") as cut:  # noqa: PTH123 -- a descriptor
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise TeamError(f"{path} is no file; look at it, and remove it")
+            raise TeamError(f"{path} is not a regular file; check and remove it")
         return cut.read(_MOST_SHALLOW_BYTES)
 
 

@@ -113,7 +113,7 @@ def read_state(git: SandboxedGit, copy: Copy, seconds: float = _LOOK_SECONDS) ->
     if done.status != 0 or len(facts) <= _FACTS or not facts[3].isdigit():
         raise TeamError(
             f"the working copy {copy.folder} is damaged ({last_words(done)}); "
-            f"`teamctl discard {copy.name} --force` makes it anew and keeps this one aside"
+            f"`teamctl discard {copy.name} --force` creates a new one and keeps this one aside"
         )
     branch, head, tip = (os.fsdecode(fact) for fact in facts[:3])
     return WorkState(
@@ -187,7 +187,8 @@ def _check_known(source: Source, commit: str, links: set[str]) -> None:
     said = source.ask(*words).split("\0")
     if lost := sorted(links - {one.partition("\n")[2] for one in said}):
         raise TeamError(
-            f"the commit {commit[:_SHORT]} has no file of {name_files(lost)}, a repository of its "
+            f"the commit {commit[:_SHORT]} contains no files of {name_files(lost)}, a repository "
+            "of its "
             "own; `git rm --cached` that, move its .git away, and commit its files"
         )
 

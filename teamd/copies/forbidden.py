@@ -78,7 +78,7 @@ class CommitGate:
         if found := self._find_kept(name, changed):
             raise Forbidden(
                 f"{name}'s work changes {name_files(found)}, which no teammate may change; "
-                "have it take that back from its commits, and make the change yourself if you want "
+                "have it remove that from its commits, and make the change yourself if you want "
                 "it"
             )
 

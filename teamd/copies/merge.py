@@ -251,13 +251,17 @@ def _check_source(source: Source, copy: Copy) -> tuple[str, str]:
     """
     branch = source.ask("symbolic-ref", "--quiet", "--short", "HEAD")
     if not branch:
-        raise TeamError(f"{source.folder} is on no branch; `git switch BRANCH`, then merge again")
+        raise TeamError(
+            f"{source.folder} is not on a branch; `git switch BRANCH`, then merge again"
+        )
     if source.is_merging():
-        raise TeamError(f"a merge or rebase is under way in {source.folder}; end it first")
+        raise TeamError(
+            f"a merge or rebase is under way in {source.folder}; finish or abort it first"
+        )
     if (lock := source.index_lock).exists():
         raise TeamError(
-            f"{lock} exists, so a git runs in {source.folder} or was killed there; remove that "
-            f"file if no git runs, then `teamctl merge {copy.name}`"
+            f"{lock} exists, so git is running in {source.folder} or was killed there; remove that "
+            f"file if git is not running, then `teamctl merge {copy.name}`"
         )
     if names := source.list_changes():
         raise TeamError(
@@ -378,7 +382,7 @@ def _describe_stuck(source: Source, copy: Copy) -> str:
         return ""
     names = source.list_changes()
     found = f"the merge has changed {name_files(names)}" if names else "`git status` shows it"
-    first = f"remove {lock} if no git runs, then " if locked else ""
+    first = f"remove {lock} if git is not running, then " if locked else ""
     return (
         f"{copy.name}'s work was not merged, and git could not undo the merge in {source.folder}: "
         f"{found}; {first}`git reset --merge` undoes it"

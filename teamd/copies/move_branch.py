@@ -162,7 +162,7 @@ def find_tree(source: Source, branch: str) -> Source | None:
         if f"branch {ref_of(branch)}" in facts and folder.is_dir():
             return tree
         if "detached" in facts and folder.is_dir() and _rebased(tree) == ref_of(branch):
-            raise NotLanded(f"{branch} is being rebased in {tree.folder}; end that")
+            raise NotLanded(f"{branch} is being rebased in {tree.folder}; finish or abort that")
     return None
 
 
@@ -197,7 +197,7 @@ def check_free(tree: Source, before: str, after: str) -> None:
     found = [one for path in added for one in _in_the_way(tree.folder, path, gone)]
     if names := [*dict.fromkeys(found)]:
         raise InTheWay(
-            f"it brings what would replace files of yours in {tree.folder} that are not "
+            f"it would replace files of yours in {tree.folder} that are not "
             f"committed: {name_files(names)}; move them away"
         )
 
@@ -230,7 +230,7 @@ def repair_half_moved(source: Source, branch: str, tip: str, commit: str) -> Non
 
 def _check_clean(tree: Source, branch: str) -> None:
     if tree.is_merging():
-        raise NotLanded(f"a merge or rebase is under way in {tree.folder}; end it")
+        raise NotLanded(f"a merge or rebase is under way in {tree.folder}; finish or abort it")
     if names := tree.list_changes():
         raise NotLanded(
             f"{branch} is checked out in {tree.folder}, where you have uncommitted work: "

@@ -72,7 +72,9 @@ def check_object_id(text: str) -> str:
         TeamError: it is not.
     """
     if not _OBJECT_ID.fullmatch(text):
-        raise TeamError(f"git named a commit {text[:100]!r} in a working copy, which is no name")
+        raise TeamError(
+            f"git named a commit {text[:100]!r} in a working copy, which is not a commit id"
+        )
     return text
 
 

@@ -129,7 +129,7 @@ class SandboxedGit:
             check_space(self.scratch, done.stderr)
             if done.stderr.startswith(_NOT_MADE):
                 said = last_words(done)
-                raise GitKilled(f"git did not begin in {self.folder}: {said}; try again")
+                raise GitKilled(f"git did not start in {self.folder}: {said}; try again")
         return done
 
     def do(self, script: str, *words: str, given: bytes = b"", stdout: int | None = None) -> bytes:
@@ -200,7 +200,7 @@ def _check_sandbox(untrusted: Sequence[Path]) -> str:
     if not found.works:
         raise TeamError(
             f"git runs in a working copy only in a sandbox, and {found.trouble}; "
-            f"the person can mend it with {found.remedy}"
+            f"the person can fix it with {found.remedy}"
         )
     return found.program
 
@@ -248,7 +248,7 @@ def _check_real(folder: Path) -> None:
         TeamError: it is not.
     """
     if Path(os.path.realpath(folder)) != folder or not folder.is_dir():
-        raise TeamError(f"{folder} is no folder any more, or a link leads there; look at it")
+        raise TeamError(f"{folder} is no longer a folder, or a link leads there; check it")
 
 
 @contextmanager

@@ -58,13 +58,13 @@ def _describe(source: Source, commit: str) -> Head:
     if alternates.exists() and alternates.stat().st_size:
         raise TeamError(
             f"the repository {source.folder} borrows objects itself, as {alternates} says; "
-            "`git repack -a -d` and then removing that file makes it whole"
+            "`git repack -a -d` and then removing that file makes it complete"
         )
     partial = r"^(extensions\.partialclone|remote\..*\.promisor)$"
     if source.ask("config", "--get-regexp", partial):
         raise TeamError(
             f"the repository {source.folder} is a partial clone, whose missing files no working "
-            "copy could fetch; make a whole clone of it"
+            "copy could fetch; make a full clone of it"
         )
     if not commit:
         raise TeamError(
@@ -88,8 +88,8 @@ def _look(source: Source) -> list[str]:
     said = os.fsdecode(done.stdout).split("\n", len(facts) + len(names))
     if done.status != 0 and b"dubious ownership" in done.stderr:
         raise TeamError(
-            f"the repository {source.folder} belongs to another user, so git does not touch it; "
-            f"`git config --global --add safe.directory {source.folder}` lets it"
+            f"the repository {source.folder} belongs to another user, so git refuses to use it; "
+            f"`git config --global --add safe.directory {source.folder}` allows it"
         )
     if done.status != 0 or said[:2] != ["true", "false"]:
         raise TeamError(
@@ -424,7 +424,7 @@ def _check_files(git: Path) -> None:
             continue
         if not (stat.S_ISREG(mode) or (stat.S_ISLNK(mode) and name != "shallow")):
             raise TeamError(
-                f"{git / name} is no file, and git would read it; look at it, and remove it"
+                f"{git / name} is not a regular file, and git would read it; check and remove it"
             )
 
 

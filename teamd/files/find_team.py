@@ -100,7 +100,7 @@ def existing_or_here(team_directory: str | None, team: str | None = None) -> Tea
     """Return the team for `teamd start`: an existing one, otherwise a new one in this folder."""
     chosen = named(team_directory, team) or discover(here()) or TeamPaths(here() / TEAM_FOLDER)
     if files.exists(chosen.root) and not directories.is_directory(chosen.root):
-        raise NoTeam(f"{chosen.root} is no folder; move it away, or name another team directory")
+        raise NoTeam(f"{chosen.root} is not a folder; move it away, or name another team directory")
     return chosen
 
 

@@ -145,7 +145,7 @@ def check(folder: Path) -> None:
             probe.unlink()
     if len(taken) != 1:
         raise StoreError(
-            f"locks exclude nobody in {folder}: its file system has no working flock; "
+            f"locks have no effect in {folder}: its file system has no working flock; "
             "put the team on a local disk, with --team-dir or TEAMD_DIR"
         )
 
@@ -184,8 +184,9 @@ class InstanceLock:
         """
         if not stands_under(self._lock, self._path):
             raise StoreError(
-                f"{self._path} is not what this process has locked: the team directory was moved "
-                "or replaced; `teamd start` goes on where it stands now"
+                f"{self._path} is not the file that this process has locked: the team directory "
+                "was moved "
+                "or replaced; `teamd start` continues where it is now"
             )
 
 

@@ -337,7 +337,8 @@ class TeamPaths:
         there = directories.is_directory(self.inboxes)
         if not of_teams and not there and directories.holds_anything(self.root):
             raise StoreError(
-                f"{self.root} holds other things than a team; name a folder that is new or empty"
+                f"{self.root} contains something other than a team; name a folder that is new or "
+                "empty"
             )
 
     def make_durable(self) -> None:

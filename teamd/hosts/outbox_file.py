@@ -124,7 +124,7 @@ def find_end(fd: int, size: int) -> End | None:
         return None
     header = read_header(fd)
     if header is None:
-        raise DamagedOutbox("its first line is none of ours")
+        raise DamagedOutbox("its first line was not written by teamd")
     start, length, last = size, _TAIL, b""
     while start and last.count(b"\n", 0, -1) < 1:
         start = max(0, size - length)
@@ -134,7 +134,7 @@ def find_end(fd: int, size: int) -> End | None:
         return End(header, header.first - 1, header.chain, size)
     line = OutLine.decode(raw)
     if line is None:
-        raise DamagedOutbox("its last line is none of ours")
+        raise DamagedOutbox("its last line was not written by teamd")
     return End(header, line.n, line.chain, size)
 
 
@@ -162,7 +162,7 @@ def read_lines(fd: int, start: int, end: int) -> Iterator[OutLine]:
         for raw in whole:
             line = OutLine.decode(raw + b"\n")
             if line is None:
-                raise DamagedOutbox("a line is none of ours")
+                raise DamagedOutbox("a line was not written by teamd")
             yield line
 
 
@@ -178,5 +178,5 @@ def read_frame(fd: int, start: LineEnd, end: int, most: int) -> list[OutLine]:
         content = os.pread(fd, min(_LONGEST, end - start.end), start.end)
         lines = read_run(content, start.n, start.chain, 1)
     if not lines or len(lines[0].body) > MAX_LINE_BYTES:  # hosts do not accept it
-        raise DamagedOutbox(f"line {start.n + 1} is none of ours")
+        raise DamagedOutbox(f"line {start.n + 1} was not written by teamd")
     return lines

@@ -57,11 +57,11 @@ class FarRequest:
         made, command = found.get("id"), found.get("command")
         given, deadline = found.get("arguments"), found.get("deadline")
         if not isinstance(made, str) or not _ID.fullmatch(made):
-            raise NotAMessage("a request of another host needs an id")
+            raise NotAMessage("a request from another host needs an id")
         if not isinstance(command, str) or command not in CROSSING:
             raise NotAMessage(f"no host can ask another for {command!r}")
         if not is_moment(deadline) or not isinstance(boot := found.get("boot"), str):
-            raise NotAMessage("a request of another host needs a deadline, and says by which clock")
+            raise NotAMessage("a request from another host must give a deadline and its clock")
         arguments = _crossing(CROSSING[command], given if isinstance(given, dict) else {})
         return cls(
             id=made, command=command, arguments=arguments, deadline=float(deadline), boot=boot
@@ -93,9 +93,9 @@ class FarAnswer:
         """
         made, text, code = found.get("id"), found.get("text"), found.get("exit_code")
         if not isinstance(made, str) or not _ID.fullmatch(made) or not isinstance(text, str):
-            raise NotAMessage("an answer of another host needs the request's id, and a text")
+            raise NotAMessage("an answer from another host needs the request's id, and a text")
         if isinstance(code, bool) or not isinstance(code, int) or code not in list(ExitCode):
-            raise NotAMessage("an answer of another host needs an exit code")
+            raise NotAMessage("an answer from another host needs an exit code")
         return cls(id=made, text=text[:_LONGEST_TEXT], exit_code=ExitCode(code))
 
 
@@ -110,6 +110,6 @@ def _crossing(wanted: Mapping[str, type], given: Mapping[str, Any]) -> dict[str,
         value = given.get(name)
         number = kind is float and isinstance(value, int) and not isinstance(value, bool)
         if not (isinstance(value, kind) or number):
-            raise NotAMessage(f"the request of another host lacks its {name}")
+            raise NotAMessage(f"the request from another host lacks its {name}")
         found[name] = value
     return found

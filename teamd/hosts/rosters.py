@@ -115,7 +115,7 @@ class FarRoster:
             team, left_out = found["team"], found.get("left_out", 0)
             members = tuple(FarMember.decode(one, now) for one in found["members"][:MOST])
             if not NAME.fullmatch(team) or not isinstance(left_out, int):
-                raise NotAMessage("a roster names its team, and counts its members")
+                raise NotAMessage("a roster must name its team and count its members")
         except _DAMAGED as error:
             raise NotAMessage("it is no roster") from error
         return cls(team=team, members=members, left_out=max(0, left_out))

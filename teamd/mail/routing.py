@@ -127,7 +127,7 @@ class MailRouter:
             before = texts_sent(there.paths, read.to, read.sender, read.id)
         if not all(may_be_masked(read.content, text) for text in before):
             what = f"{sent.to} was sent another text with the id {read.id!r}"
-            raise TeamError(f"{what}; repeat that text, or take another --id for this one")
+            raise TeamError(f"{what}; repeat that text, or use another --id for this one")
 
     def _as_read(self, there: MailRouter, sent: Sent, message: Message) -> Message:
         """Return a message with sender and receiver as the receiver's team sees them."""
@@ -283,7 +283,7 @@ class MailRouter:
         if lower == USER:
             return self.person(), None
         if lower in (TEAMD, ALL):
-            raise BadName(name, "it takes no mail; send to a teammate, or use broadcast")
+            raise BadName(name, "it cannot receive mail; send to a teammate, or use broadcast")
         # Only one lookup, because the member may be removed before the next.
         member = self._roster.find(name)
         if lower == LEAD and (member is None or member.status is Status.SHUTDOWN):

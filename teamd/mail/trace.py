@@ -84,7 +84,7 @@ def trace(paths: TeamPaths, wanted: str) -> list[MessageTrace]:
     if not ids:
         raise TeamError(
             f"no message has the id {wanted!r}; `teamctl send … --json`, "
-            "`teamctl inbox --json` and `teamctl transcript NAME --json` tell ids"
+            "`teamctl inbox --json` and `teamctl transcript NAME --json` show ids"
         )
     if len(ids) > 1:
         more = ", …" if len(ids) > _MOST_NAMED else ""

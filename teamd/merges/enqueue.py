@@ -43,7 +43,7 @@ def add(queue: Queue, name: str, settings: Settings) -> Entry:
             check_work(copy, state)
             copy_status.fetch_commit(git, source, state.tip, [*filter(None, (copy.base, into))])
         if not copy_status.count_new(source, copy, state.tip, within=into or "HEAD"):
-            raise TeamError(f"{name} has committed nothing that is not in {settings.merge.into}")
+            raise TeamError(f"{name} has no commits that are not in {settings.merge.into}")
         gate = CommitGate(paths, settings, source)
         gate.check(copy.name, state.tip, into or copy.base)
         gate.check_history(copy.name, state.tip, into or copy.base, copy.base)

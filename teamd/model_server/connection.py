@@ -111,7 +111,7 @@ def make_tls() -> ssl.SSLContext:
     path = Path(certificates.value)
     if path.is_dir():
         if not any(_HASHED.fullmatch(one.name) for one in path.iterdir()):
-            raise OSError(errno.ENOENT, "no file in it is named as `openssl rehash` does")
+            raise OSError(errno.ENOENT, "no file in it has a name as given by `openssl rehash`")
         return ssl.create_default_context(capath=path)
     if path.exists() and not path.is_file():  # a FIFO would never be read to its end
         raise OSError(errno.EINVAL, "it is not a regular file")

@@ -23,7 +23,7 @@ MISSING: Final = (
 )
 IMPLAUSIBLE: Final = (
     "the key for the model cannot be one: it holds a space, a line end or a character outside "
-    "ASCII; see to ANTHROPIC_API_KEY (or [model] key_command in team.toml) and run `teamd restart`"
+    "ASCII; correct ANTHROPIC_API_KEY (or [model] key_command in team.toml) and run `teamd restart`"
 )
 
 

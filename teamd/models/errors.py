@@ -380,7 +380,7 @@ def _limit(said: str) -> int | None:
 
 
 def _sentence(status: int, said: str, *, model: str, url: str, name: str) -> str:
-    mend = f"send mail to try again, or begin anew with {respawn_command(name, '--fresh')}"
+    mend = f"send mail to try again, or start over with {respawn_command(name, '--fresh')}"
     match status:
         case 404 if url.rstrip("/").endswith("/v1"):
             wrong = f"{url} is no base URL of the Messages API, which adds /v1 itself"

@@ -54,7 +54,7 @@ class Scripted(Provider):
             expected = re.search(turn.get("expect", ""), said) is not None
             reply = _reply(turn, name, number, ask.model)
         except (AttributeError, TypeError, ValueError, re.error) as error:
-            raise UnusableError(f"{self.path}: a turn of {name!r} is none: {error}") from error
+            raise UnusableError(f"{self.path}: a turn of {name!r} is invalid: {error}") from error
         if not expected:
             raise UnusableError(f"the script expected {turn['expect']!r} and read: {said[-500:]}")
         if ask.heard is not None:
@@ -68,7 +68,9 @@ class Scripted(Provider):
             document = json.loads(self.path.read_text(encoding="utf-8"))
             return dict(document["turns"]), float(document.get("pace_seconds", 0.0))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UnusableError(f"{self.path} is no script of a model's turns: {error}") from error
+            raise UnusableError(
+                f"{self.path} is not a script of a model's turns: {error}"
+            ) from error
 
 
 def _reply(turn: Turn, name: str, number: int, model: str) -> Reply:

@@ -192,7 +192,7 @@ def describe_member(paths: TeamPaths, member: Member, since: float | None = None
         NoticeKind(member.status),
         text,
         (paths.team_command(member.remedy or _usual_remedy(member)),),
-        effect="" if named else "lets it go on",
+        effect="" if named else "resumes it",
         about=member.name,
         time=since,
     )

@@ -37,7 +37,7 @@ class Certificates:
             context.load_cert_chain(self.cert, self.key)
         except ssl.SSLError as error:
             raise TeamError(
-                f"{self.ca}, {self.cert} and {self.key} are no certificates that belong together "
+                f"{self.ca}, {self.cert} and {self.key} are not certificates that belong together "
                 f"({error.reason or error}); {again}"
             ) from error
         except OSError as error:

@@ -89,7 +89,9 @@ class Commands:
             raise TeamError(f"{self.name} does not let {host} {what} teammates: {here}")
         left = await self._left(host, request)
         if left <= 0:
-            raise DeadlinePassed(f"the {what} came too late to {self.name}, and was not done")
+            raise DeadlinePassed(
+                f"the {what} came too late to {self.name}, and was not carried out"
+            )
         asking = Asking(self.paths, f"{LEAD}@{self.team}@{host}")
         # The host's name makes the key unique among all hosts and local requests.
         key = f"{host}-{request.id}"

@@ -266,7 +266,7 @@ class Outgoing:
         self.header = read_header(self._fd)
         if self.header is None:
             self.close()
-            raise DamagedOutbox("its first line is none of ours")
+            raise DamagedOutbox("its first line was not written by teamd")
         known = self.file.read()
         place = None
         if known is not None and known.epoch == self.header.epoch:

@@ -289,5 +289,7 @@ def _checked(said: dict[str, Any]) -> dict[str, Any]:
     """
     tags = all(is_tag(said.get(key)) for key in ("session", "boot"))
     if not tags or not is_moment(said.get("clock")) or not isinstance(said.get("heard"), dict):
-        raise NotAMessage("a beat names its session, its boot, its clock and whom it has heard")
+        raise NotAMessage(
+            "a beat must name its session, its boot, its clock and the hosts it has heard"
+        )
     return said

@@ -110,7 +110,7 @@ def build_shell_by(
     probe = judge_workspace(probe, workspace)
     if not probe.works:
         return ClosedShell(
-            f"commands are refused: {probe.trouble}; the person can mend it with {probe.remedy}"
+            f"commands are refused: {probe.trouble}; the person can fix it with {probe.remedy}"
         )
     held = placeholders_of(paths, workspace)
     most = tools.max_processes + (_OWN_PROCESSES if joins else 0)

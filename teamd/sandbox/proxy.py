@@ -140,9 +140,9 @@ def _parse(head: bytes) -> tuple[str, int, bytes | None]:
         url = urlsplit(f"//{target}" if connect else target)
         host, port = (url.hostname or "").rstrip("."), url.port
     except ValueError:
-        raise Refused("400 Bad Request", "this is no request for a proxy") from None
+        raise Refused("400 Bad Request", "this is not a proxy request") from None
     if not host or url.username or (not connect and url.scheme != "http"):
-        raise Refused("400 Bad Request", "this is no request for a proxy")
+        raise Refused("400 Bad Request", "this is not a proxy request")
     if connect:
         return host, port or 443, None
     fields = [one for one in rest.split(b"\r\n") if not one.lower().startswith(_REPLACED)]

@@ -204,7 +204,9 @@ def _is_command(value: Any) -> bool:
     if not _is_text(value):
         return False
     if set(";&|()<>$`\n") & set(value):
-        raise Wrong('must be the first words of one command, such as "git push", without signs')
+        raise Wrong(
+            'must be the first words of one command, such as "git push", without shell operators'
+        )
     try:
         return bool(shlex.split(value))
     except ValueError as error:

@@ -36,7 +36,7 @@ def with_keys(old: bytes, section: str, keys: Mapping[str, Any], *, path: Path) 
     table = document.setdefault(section, tomlkit.table())
     if differing := [key for key in keys if table.get(key, keys[key]) != keys[key]]:
         what = ", ".join(f"{section}.{key}" for key in differing)
-        raise SettingsError(path, [f"{what} has another value already; change it by hand"])
+        raise SettingsError(path, [f"{what} already has another value; change it by hand"])
     missing = {key: value for key, value in keys.items() if key not in table}
     if not missing:
         return old
@@ -180,7 +180,7 @@ def _appendix(old: bytes, teammate: Teammate, path: Path) -> bytes:
     try:
         encoded = text.encode()
     except UnicodeEncodeError as error:  # half a surrogate pair, from an argument that is not UTF-8
-        raise SettingsError(path, ["a teammate's words must be UTF-8; correct them"]) from error
+        raise SettingsError(path, ["a teammate's text must be UTF-8; correct it"]) from error
     return encoded.replace(b"\n", b"\r\n") if b"\r\n" in old else encoded
 
 

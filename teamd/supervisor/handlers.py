@@ -68,7 +68,7 @@ def remove(context: TeamContext, request: ControlRequest) -> ControlReply:
     member = context.roster.team.get(request.text("name"))
     name = member.name
     if request.sender != USER:
-        raise TeamError("only the person removes a teammate from the team")
+        raise TeamError("only the person can remove a teammate from the team")
     running = context.children.state(name) is not State.ABSENT or context.shutdowns.pending(name)
     if member.status.wants_process or running:
         hint = f"`teamctl shutdown {name}` ends it first"
@@ -202,7 +202,7 @@ def carry_out(context: TeamContext, request: ControlRequest, reply: Send) -> Non
         reply(_AT_ONCE[request.command](context, request))
     else:
         known = ", ".join((*_SLOW, *_AT_ONCE))
-        raise NotAMessage(f"teamd knows no request {request.command!r}; it knows: {known}")
+        raise NotAMessage(f"teamd does not know the request {request.command!r}; it knows: {known}")
 
 
 def _spawn(context: TeamContext, request: ControlRequest, reply: Send) -> None:
@@ -247,7 +247,9 @@ def _resume(context: TeamContext, request: ControlRequest) -> ControlReply:
     name = context.roster.team.get(request.text("name")).name
     more = {unit: _amount(request, unit) for unit in MOST if unit in request.arguments}
     if more and request.sender != USER:  # an agent that could raise its limit would have none
-        raise TeamError(f"only the person raises a limit; ask for `teamctl resume {name} --usd 1`")
+        raise TeamError(
+            f"only the person can raise a limit; ask for `teamctl resume {name} --usd 1`"
+        )
     if end_pause(context, context.roster.team.get(name), by=request.sender) and not more:
         return _resumed(context, name)
     _reload_settings(context)
@@ -344,7 +346,7 @@ def _names(context: TeamContext, request: ControlRequest) -> list[str]:
         return [m.name for m in team.members if m.status is not Status.SHUTDOWN]
     names = request.arguments.get("names") or [request.text("name")]
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise NotAMessage("the names of a shutdown must be a list of texts")
+        raise NotAMessage("the names of a shutdown must be a list of strings")
     return list(dict.fromkeys(team.get(name).name for name in names))
 
 
@@ -352,7 +354,7 @@ def _seconds(request: ControlRequest) -> float:
     value: Any = request.arguments.get("seconds")
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 <= value <= LONGEST_SECONDS:
-        raise NotAMessage(f"a shutdown takes 0 to {LONGEST_SECONDS} seconds")
+        raise NotAMessage(f"the deadline of a shutdown must be 0 to {LONGEST_SECONDS} seconds")
     return float(value)
 
 

@@ -212,7 +212,7 @@ class RosterWriter:
         remedy = "it is killed and started again"
         if not restart:
             remedy = f"`teamctl shutdown {name} --force` ends it, {respawn_command(name)} then"
-            remedy += " lets it go on"
+            remedy += " resumes it"
         text = f"{name} is stuck: {reason}; its log is {self._log_of(name)}, and {remedy}"
         self.tell_lead(text, to=self._leader(name))
 

@@ -168,7 +168,7 @@ def _raise_limits(context: TeamContext, name: str, more: Mapping[str, Decimal]) 
     if not raised and context.ledger.is_refused(name):
         return []  # the limit that stopped it was raised for another
     if not raised:
-        raise TeamError(f"no limit stops {name}; `teamctl resume {name}` lets it go on")
+        raise TeamError(f"no limit stops {name}; `teamctl resume {name}` resumes it")
     context.journal.note(
         LoggedEvent.LIMIT_RAISED, name=name, limits=[one.encode() for one in raised]
     )
@@ -185,7 +185,8 @@ def check(context: TeamContext, name: str, member: Member | None, wanted: SpawnR
     role = context.program.find_role(wanted.role) or Role()
     if wanted.plan and "submit_plan" in role.dropped_tools(context.settings.now.model.tools):
         raise TeamError(
-            f"{name} could not submit a plan, since its tools are without submit_plan; leave out "
+            f"{name} could not submit a plan, since its tools do not include submit_plan; leave "
+            "out "
             "--plan, or change the role file or [model] tools"
         )
     check_price(context, wanted.role, wanted.model or (member.model if member else None))
@@ -212,12 +213,12 @@ def _check_member(
     if member.role != wanted.role and not wanted.fresh:
         raise TeamError(
             f"{name} remembers being {member.role!r}, not {wanted.role!r}; "
-            "--fresh lets it begin anew in the new role"
+            "--fresh lets it start over in the new role"
         )
     if wanted.worktree not in (None, member.worktree) and not wanted.fresh:
         where = "a working copy of its own" if member.worktree else "the shared folder"
         raise TeamError(
-            f"{name} remembers working in {where}; --fresh lets it begin anew in another place"
+            f"{name} remembers working in {where}; --fresh lets it start over in another place"
         )
 
 
@@ -238,7 +239,7 @@ def _check_not_waiting(context: TeamContext, name: str) -> None:
     if (asked := waiting_permission(context, name)) is not None:
         raise TeamError(
             f"{name} waits for a permission: `teamctl approve {asked.id}` or "
-            f"`teamctl reject {asked.id}` lets it go on"
+            f"`teamctl reject {asked.id}` resumes it"
         )
 
 

@@ -91,7 +91,7 @@ class Member:
         if self.paused_by is None:
             return None
         who = "the person" if self.paused_by == USER else self.paused_by
-        return f"paused by {who}; `teamctl resume {self.name}` lets it go on"
+        return f"paused by {who}; `teamctl resume {self.name}` resumes it"
 
     def encode(self) -> dict[str, Any]:
         """Return the member as stored in `config.json`."""

@@ -197,8 +197,9 @@ def must_be_asked(team: TeamFacts) -> bool:
     at_work = team.members - team.statuses.get(Status.SHUTDOWN, 0)
     if at_work:
         raise TeamError(
-            f"no teamd runs for {team.name!r}, and {at_work} of it are not shut down: "
-            f"`teamd --team {team.name} start` lets them be asked, --force asks nobody"
+            f"no teamd runs for {team.name!r}, and {at_work} of its members are not shut down: "
+            f"`teamd --team {team.name} start` lets you ask them, --force deletes the team "
+            "without asking"
         )
     return False
 

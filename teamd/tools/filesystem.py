@@ -175,10 +175,10 @@ def _edit(text: str, arguments: EditInput, shown: str) -> tuple[str, str]:
     change = Replacement(text, arguments.old_text, arguments.new_text)
     if (count := change.count) == 0:
         mend = "give it exactly, with its white space and without line numbers"
-        raise ToolError(f"old_text does not stand in {shown}; look with read_file and {mend}")
+        raise ToolError(f"old_text was not found in {shown}; look with read_file and {mend}")
     if count > 1 and not arguments.replace_all:
         mend = "give more of what is around it, or set replace_all"
-        raise ToolError(f"old_text stands {count} times in {shown}; {mend}")
+        raise ToolError(f"old_text occurs {count} times in {shown}; {mend}")
     if change.size > LARGEST_BYTES:
         raise ToolError(f"{shown} would become larger than {LARGEST_BYTES >> 20} MiB")
     if (new := change.apply()) == text:

@@ -223,7 +223,7 @@ class Changing:
         if seen.version != version:
             raise UnseenVersion(
                 f"{shown} has changed since you read it: {self._writer(place, version)}; "
-                "read it again with read_file, then make your change to what stands there now"
+                "read it again with read_file, then make your change to its current content"
             )
         if whole and seen.lines is not None:
             raise UnseenVersion(

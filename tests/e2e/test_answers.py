@@ -59,7 +59,7 @@ def test_answering_a_teammate_without_a_request_names_its_state_and_the_next_ste
     for status, state in said.items():
         project.enlist("bead", "ann", status=status)
         assert refused() == f"bead asks for nothing: it {state}; nobody else waits for you"
-    reason = "paused by the person; `teamctl resume bead` lets it go on"
+    reason = "paused by the person; `teamctl resume bead` resumes it"
     project.enlist("bead", status="paused", reason=reason, paused_by="user", role="")
     assert refused().startswith(f"bead asks for nothing; bead is {reason}; nobody")
     project.enlist("bead", "ann")

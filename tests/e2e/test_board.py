@@ -197,7 +197,7 @@ def test_a_refusal_is_one_sentence_and_changes_nothing(
 
 def test_wrong_usage_of_task_exits_with_code_2(still: Project) -> None:
     for call, sentence in (
-        ("task update 1", "say what is to be changed"),
+        ("task update 1", "say what to change"),
         ("task update 1 --status done", "Invalid value for '--status'"),
         ("task frobnicate", "no command 'frobnicate'; there are: add, claim, show, update"),
         ("task add", "Missing argument 'SUBJECT'"),

@@ -170,7 +170,7 @@ def test_after_a_refusal_the_lead_starts_a_new_conversation(led: Project) -> Non
     led.stage.play("lead", decline("I cannot"), say("Better."), say("Still there."))
     refused = led.run("teamctl", "chat", "Do something bad.")
     assert "refused" in refused.complaint
-    assert "begin anew with `teamctl chat --fresh`" in led.do("teamctl", "inbox")
+    assert "start over with `teamctl chat --fresh`" in led.do("teamctl", "inbox")
     led.wait_for("lead", "idle")
     assert led.do("teamctl", "chat", "Something else.", "--fresh") == "Better.\n"
     assert "Do something bad." not in led.asked("lead", least=1)[-1].asked.heard
@@ -279,7 +279,7 @@ def test_mail_ends_any_other_pause(project: Project) -> None:
     project.server.faults.when(lambda asked: "first" in asked.last_text, Status(400))
     failed = project.run("teamctl", "chat", "first")
     assert failed.complaint.startswith("teamctl: lead is paused: ")
-    assert failed.complaint.endswith("begin anew with `teamctl chat --fresh`")
+    assert failed.complaint.endswith("start over with `teamctl chat --fresh`")
     project.wait_for("lead", "paused")
     wait_until(settled, what="its process is not new any more")
     project.stage.play("lead", say("Now it works."))

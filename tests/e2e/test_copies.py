@@ -104,7 +104,7 @@ def test_a_copy_is_kept_at_shutdown_and_found_at_the_next_spawn(
     elsewhere = project.run("teamctl", "spawn", "alice", "coder", "x", "--no-worktree")
     assert elsewhere.status == 1
     assert elsewhere.complaint == (
-        "teamctl: alice remembers working in a working copy of its own; --fresh lets it begin anew "
+        "teamctl: alice remembers working in a working copy of its own; --fresh lets it start over "
         "in another place"
     )
 

@@ -18,12 +18,12 @@ root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount an
 
 REFUSED = [
     ("teamctl send bbo hi", 1, "no teammate named 'bbo'; the team is: ann, wes"),
-    ("teamctl send teamd hi", 1, "takes no mail; send to a teammate, or use broadcast"),
-    ("teamctl spawn bad/name coder x", 1, "'bad/name' cannot be .* take up to 64 of A-Z a-z 0-9"),
+    ("teamctl send teamd hi", 1, "cannot receive mail; send to a teammate, or use broadcast"),
+    ("teamctl spawn bad/name coder x", 1, "'bad/name' cannot be .* use up to 64 of A-Z a-z 0-9"),
     ("teamctl spawn Lead coder x", 1, "'Lead' cannot be a teammate's name: .* take another one"),
     ("teamctl spawn new coder -", 1, "a prompt is needed"),
     ("teamctl spawn wes coder x", 1, "wes is working already; `teamctl send wes …` reaches it"),
-    ("teamctl spawn ann tester x", 1, "ann remembers being 'coder', .* --fresh lets it begin anew"),
+    ("teamctl spawn ann tester x", 1, "ann remembers being 'coder', .* --fresh lets it start over"),
     ("teamctl inbox bbo", 1, "no teammate named 'bbo'; the team is"),
     ("teamctl transcript bbo", 1, "no teammate named 'bbo'; the team is"),
     ("teamctl logs bbo", 1, "no teammate named 'bbo'; the team is"),

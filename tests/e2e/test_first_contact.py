@@ -58,7 +58,7 @@ def test_empty_mail_is_refused(project: Project, text: str) -> None:
 def test_an_empty_task_is_refused(project: Project) -> None:
     refused = project.run("teamctl", "spawn", "bob", "coder", "")
     assert refused.status == 1
-    assert refused.complaint == "teamctl: a prompt is needed, as a text that is not empty"
+    assert refused.complaint == "teamctl: a prompt is needed and must not be empty"
     assert not project.paths.root.exists()
 
 
@@ -78,7 +78,7 @@ def test_a_call_without_quotes_is_refused_with_the_quoted_call(
     refused = project.run("teamctl", *words)
     assert refused.status == 2
     last = refused.stderr.splitlines()[-1]
-    assert last.endswith(f"put a text of several words in quotes: teamctl {better}"), last
+    assert last.endswith(f"put a text of more than one word in quotes: teamctl {better}"), last
 
 
 def test_init_in_a_subfolder_names_the_scope_of_its_file(project: Project) -> None:

@@ -114,7 +114,7 @@ def test_manual_pages_are_written(project: Project) -> None:
 def test_manual_pages_require_a_folder_and_accept_no_topic(project: Project) -> None:
     refused = project.run("teamctl", "help", "limits", "--man", "man")
     assert refused.status == 2
-    assert "--man writes all pages: give no TOPIC with it" in refused.stderr
+    assert "--man writes all pages; leave out the TOPIC" in refused.stderr
     project.write("taken", "")
     refused = project.run("teamctl", "help", "--man", "taken")
     assert (refused.status, refused.stdout) == (1, "")

@@ -136,7 +136,7 @@ def test_a_file_in_place_of_the_team_directory_is_reported(project: Project) -> 
     Path(project.paths.root).write_text("")
     started = project.run("teamd", "start")
     assert started.status == 1
-    assert "is no folder; move it away" in started.complaint
+    assert "is not a folder; move it away" in started.complaint
 
 
 def test_a_named_team_directory_is_created_with_its_parents(project: Project) -> None:

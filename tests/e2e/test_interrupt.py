@@ -117,7 +117,7 @@ def test_a_pause_outlasts_a_restart_and_mail_waits(project: Project) -> None:
     project.wait_for("gina", "idle")
     said = project.do("teamctl", "pause", "gina")
     assert said == "gina is paused until `teamctl resume gina`; mail waits\n"
-    reason = "paused by the person; `teamctl resume gina` lets it go on"
+    reason = "paused by the person; `teamctl resume gina` resumes it"
     assert project.wait_for("gina", "paused")["reason"] == reason
     project.do("teamctl", "send", "gina", "Work on.")
     project.restart()

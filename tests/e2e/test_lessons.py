@@ -120,8 +120,8 @@ def test_the_calls_of_one_wake_include_those_of_its_foreground_subagents(
     assert "lead used up the model calls of one wake" in chat.complaint
     assert [one.asked.name for one in project.server.requests] == ["lead", "subagent", "subagent"]
     sentence = (
-        "the subagent was not done after {} model calls, and none is left of the 3 of "
-        "calls_per_wake; its last words: (none)"
+        "the subagent had not finished after {} model calls, and none is left of the 3 of "
+        "calls_per_wake; its last text: (none)"
     )
     told = [(r["content"], r["is_error"]) for r in project.records("lead", "result")]
     assert told == [(sentence.format(made), True) for made in (2, 0, 0, 0, 0, 0)]
@@ -137,11 +137,11 @@ def test_a_background_subagent_has_its_own_limit_of_calls_per_wake(project: Proj
     project.stage.play("lead", use(task), say("It looks around."), say("So be it."))
     project.stage.act("subagent", lambda _: use(("bash", {"command": "true"})))
     project.start()
-    assert project.do("teamctl", "chat", "Look around.") == "It looks around.\n"
+    assert project.do("teamctl", "chat", "Look around.") == "So be it.\n"
     project.wait_for("lead", "idle", turns=3)
     assert len(project.asked("subagent")) == 2
     told = project.asked("lead", least=1)[-1].asked.last_text
-    assert 'state="failed: the subagent was not done after 2 model calls' in told
+    assert 'state="failed: the subagent had not finished after 2 model calls' in told
 
 
 def test_save_appends_to_the_settings_and_reload_spawns_new_teammates(

@@ -83,7 +83,7 @@ def test_an_unreachable_server_is_reported_and_a_pause_shows_its_end(
     assert 800 < ann["until_unix"] - ann["since_unix"] <= 901
     table = project.do("teamctl", "team")
     assert re.search(rf"ann +coder +paused +\S+ +until {time_of_day(ann['until_unix'])}", table)
-    assert "`teamctl resume ann` lets it go on" in table
+    assert "`teamctl resume ann` resumes it" in table
     assert "ann is paused: " in project.do("teamd", "status")
 
 

@@ -103,7 +103,7 @@ def test_an_unanswerable_request_is_refused_with_a_list_of_open_requests(
     for name, who in asked.items():
         (folder / f"{name}.json").write_text(json.dumps({"id": name, **facts, **who}))
     for given, sentence in (
-        ("aaaa", "several requests begin with 'aaaa': aaaa1111, aaaa2222; say more"),
+        ("aaaa", "several requests begin with 'aaaa': aaaa1111, aaaa2222; give more characters"),
         ("nope", "open are: aaaa1111 (plan_approval_request of bob), aaaa2222"),
         ("bbbb", "request bbbb3333 is for bob to answer, not for user"),
     ):

@@ -111,7 +111,7 @@ def test_trace_shows_the_path_of_a_message_from_send_to_conversation(team: Proje
 
 
 OTHER: Final = (
-    "teamctl: {} was sent another text with the id '1'; repeat that text, or take another --id "
+    "teamctl: {} was sent another text with the id '1'; repeat that text, or use another --id "
     "for this one"
 )
 

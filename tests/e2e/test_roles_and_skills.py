@@ -12,7 +12,8 @@ from tests.strict.replies import say, use
 from tests.waiting import wait_until
 
 NO_PLAN: Final = (
-    "teamctl: {name} could not submit a plan, since its tools are without submit_plan; leave out "
+    "teamctl: {name} could not submit a plan, since its tools do not include submit_plan; leave "
+    "out "
     "--plan, or change the role file or [model] tools"
 )
 

@@ -160,7 +160,7 @@ def test_the_name_of_the_projects_own_team_is_reserved_before_that_team_exists(
     refused = project.run("teamctl", "create", "Project")
     assert refused.status == 1
     assert refused.complaint == (
-        "teamctl: the project's own team is called 'project' already; take another name"
+        "teamctl: the project's own team is called 'project' already; choose another name"
     )
     assert not (project.folder / ".teams").exists()
 
@@ -185,7 +185,7 @@ def test_a_working_team_without_teamd_is_only_removed_by_force(two: Project) -> 
     two.do("teamd", "--team", "web", "stop")
     refused = two.run("teamctl", "delete", "web")
     assert refused.status == 1
-    assert "1 of it are not shut down" in refused.complaint
+    assert "1 of its members are not shut down" in refused.complaint
     two.do("teamctl", "delete", "web", "--force")
     assert not web(two).root.exists()
 

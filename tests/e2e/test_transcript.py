@@ -110,7 +110,7 @@ def test_following_shows_that_a_model_call_is_retried(two: Project) -> None:
 @pytest.mark.parametrize(
     ("argv", "status", "sentence"),
     [
-        ((), 2, "give the name of a teammate, several, or --all"),
+        ((), 2, "name one or more teammates, or give --all"),
         (("ann", "--since", "soon"), 2, "--since 'soon' is no time; give 10m, 2h"),
         (("new",), 1, "new has no conversation yet"),
         (("new", "new"), 1, "none of them has a conversation yet"),

@@ -163,5 +163,7 @@ def test_a_file_that_cannot_be_confirmed_is_refused_in_one_sentence(project: Pro
     assert "limits.calls_per_wake must be a whole number" in refused.complaint
     misused = project.run("teamctl", "trust", "--list", "--revoke")
     assert misused.status == 2
-    assert "--list changes nothing and the other option does: take one of them" in misused.stderr
+    assert (
+        "--list changes nothing, and the other option does; use only one of them" in misused.stderr
+    )
     assert listed(project) == {}

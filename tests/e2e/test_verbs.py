@@ -106,7 +106,7 @@ def test_wait_returns_once_all_teammates_are_idle(team: Project) -> None:
     paused = team.run("teamctl", "wait", "emil")
     assert (paused.status, paused.stdout) == (
         1,
-        "emil is paused: paused by the person; `teamctl resume emil` lets it go on\n",
+        "emil is paused: paused by the person; `teamctl resume emil` resumes it\n",
     )
     assert team.run("teamctl", "wait").status == 2
     assert team.run("teamctl", "wait", "nobody").status == 1

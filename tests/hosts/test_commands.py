@@ -201,7 +201,7 @@ def test_a_command_that_arrives_late_is_refused_and_never_executed(tmp_path: Pat
         assert refused.value.exit_code == ExitCode.DEADLINE
         assert str(refused.value).startswith("h2 did not answer within 0.5 s; `teamctl team")
         os.kill(pid, signal.SIGCONT)
-        wait_until(lambda: "came too late to h2, and was not done" in late.log.read_text())
+        wait_until(lambda: "came too late to h2, and was not carried out" in late.log.read_text())
         assert requests_of(town, "h2") == []
         assert town.projects["h2"].member("carol") == {}
 

@@ -61,7 +61,7 @@ def test_a_host_named_in_the_settings_cannot_be_forgotten(known: Project) -> Non
     known.ask_no_service('[hosts]\nname = "h1"\nallow = { spawn = ["h2"] }\n')
     refused = known.run("teamctl", "hosts", "forget", "h2")
     assert (refused.status, refused.complaint) == (
-        1, "teamctl: [hosts] allow names h2; take it out of team.toml first"
+        1, "teamctl: [hosts] allow names h2; remove it from team.toml first"
     )  # fmt: skip
     assert HostPlaces(known.paths).outbox("h2").exists()
 
@@ -83,7 +83,8 @@ def test_a_running_postman_forgets_a_host_and_accepts_it_when_it_returns(tmp_pat
             town.wait_for("h1", host, "reachable")
         there = town.on("h1", "hosts", "forget", "h2")
         assert (there.status, there.complaint) == (
-            1, "teamctl: h2 is there; `teamctl hosts remove h2` on the broker's host shuts it out"
+            1, ("teamctl: h2 is reachable; `teamctl hosts remove h2` on the broker's host shuts "
+               "it out")
         )  # fmt: skip
         town.on("h1", "send", "lead@project@h2", "before")
         wait_until(lambda: waiting(town.projects["h1"].paths, "h2") == 0, what="it is confirmed")

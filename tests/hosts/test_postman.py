@@ -346,7 +346,10 @@ def test_forgetting_a_host_reports_a_postman_that_hangs(own_town: Hosts) -> None
         os.kill(pid, signal.SIGCONT)
     assert (done.status, done.complaint) == (
         1,
-        "teamctl: the postman still knows h2; `teamd reload` starts it anew, then forget it again",
+        (
+            "teamctl: the postman still knows h2; `teamd reload` restarts it; then forget the host "
+            "again"
+        ),
     )
     wait_until(lambda: own_town.states("h1") == {}, what="it goes on, and forgets")
 

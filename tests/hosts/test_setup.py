@@ -246,7 +246,7 @@ def test_join_adopts_the_teams_name_and_refuses_another_team(
     second.do("teamctl", "hosts", "join", token(project))
     assert settings.load(second.folder / "team.toml", folder=second.folder).team.name == "web"
     assert refused(second, "join", token(project, "h3")) == (
-        f"{second.folder}/team.toml: hosts.name has another value already; change it by hand"
+        f"{second.folder}/team.toml: hosts.name already has another value; change it by hand"
     )
     (tmp_path / "third").mkdir()
     with opened(tmp_path / "third") as third:
@@ -295,12 +295,18 @@ def make_web(project: Project) -> None:
 @pytest.mark.parametrize(
     ("argv", "sentence"),
     [
-        (("--name", "a b"), "'a b' cannot be a host's name; take up to 64 of A-Z a-z 0-9 _ - "),
+        (("--name", "a b"), "'a b' cannot be a host's name; use up to 64 of A-Z a-z 0-9 _ - "),
         (("--name", "h1", "h2", "H2"), "there is a host h2 already; the team's hosts are: h1, h2"),
         (("--name", "h1", "H1"), "there is a host h1 already; the team's hosts are: h1"),
-        (("--listen", "4222"), "'4222' is no place to listen at; give HOST:PORT, as 0.0.0.0:4222"),
-        (("--listen", "h:99999"), "'h:99999' is no place to listen at; "),
-        (("--address", "h:1"), "'h:1' is no name or number of a machine; leave out the port"),
+        (
+            ("--listen", "4222"),
+            "'4222' is not an address to listen on; give HOST:PORT, such as 0.0.0.0:4222",
+        ),
+        (("--listen", "h:99999"), "'h:99999' is not an address to listen on; "),
+        (
+            ("--address", "h:1"),
+            "'h:1' is not a name or IP address of a machine; leave out the port",
+        ),
     ],
 )
 def test_init_refuses_invalid_arguments_and_writes_nothing(
@@ -313,7 +319,7 @@ def test_init_refuses_invalid_arguments_and_writes_nothing(
 def test_init_twice_is_refused(project: Project) -> None:
     init(project)
     assert refused(project, "init", "h2") == (
-        "this host has the broker already; `teamctl hosts add NAME` adds a host, "
+        "this host already has the broker; `teamctl hosts add NAME` adds a host, "
         "`teamctl hosts init --renew` makes a new certificate for the broker"
     )
 
@@ -346,7 +352,7 @@ def test_a_configuration_that_nats_server_rejects_does_not_replace_the_old_one(
     program.write_text("#!/bin/sh\necho 'nats-server: not so' >&2\nexit 1\n")
     program.chmod(0o755)
     said = refused(project, "add", "h2")
-    assert said.startswith(f"{program} does not take {broker}/nats-server.tried: ")
+    assert said.startswith(f"{program} does not accept {broker}/nats-server.tried: ")
     assert said.endswith(": nats-server: not so")
     assert {one.name: one.read_bytes() for one in broker.iterdir()} == before
     assert not Path(token(project)).exists()
@@ -355,10 +361,10 @@ def test_a_configuration_that_nats_server_rejects_does_not_replace_the_old_one(
 def test_renew_accepts_only_address_options(project: Project) -> None:
     done = project.run("teamctl", "hosts", "init", "--renew", "h2")
     assert done.status == 2
-    assert "--renew goes with --address and --drop-address alone" in done.stderr
+    assert "--renew can be combined only with --address and --drop-address" in done.stderr
     done = project.run("teamctl", "hosts", "init", "--drop-address", "h2")
     assert done.status == 2
-    assert "--drop-address goes with --renew" in done.stderr
+    assert "--drop-address can be used only with --renew" in done.stderr
 
 
 def test_a_missing_nats_server_is_reported_with_an_install_command(
@@ -392,8 +398,8 @@ def test_a_missing_extra_is_reported_with_an_install_command(
 def test_only_the_brokers_host_can_add_and_remove_hosts(project: Project, command: str) -> None:
     project.paths.create()
     assert refused(project, command, "h2") == (
-        "this host does not have the team's broker; run this where `teamctl hosts init` was, "
-        "or run that here to begin"
+        "this host does not have the team's broker; run this where `teamctl hosts init` was run, "
+        "or run that here first"
     )
 
 
@@ -435,7 +441,10 @@ def test_remove_fails_if_the_broker_does_not_reload(project: Project) -> None:
         done = project.run("teamctl", "hosts", "remove", "h2")
         server.send_signal(signal.SIGCONT)
     assert done.status == 1
-    assert "the broker runs, and has not taken its new configuration; restart it" in done.complaint
+    assert (
+        "the broker is running but has not loaded its new configuration; restart it"
+        in done.complaint
+    )
 
 
 def test_renew_issues_a_certificate_with_additional_addresses(project: Project) -> None:
@@ -451,11 +460,11 @@ def test_renew_issues_a_certificate_with_additional_addresses(project: Project) 
 def test_renew_can_drop_a_mistyped_address(project: Project) -> None:
     init(project, "--address", "h1", "--address", "h11")
     init_again = ("init", "--renew", "--drop-address")
-    assert refused(project, *init_again, "h7") == "'h7' is none of its addresses: h1, h11"
+    assert refused(project, *init_again, "h7") == "'h7' is not one of its addresses: h1, h11"
     said = project.do("teamctl", "hosts", *init_again, "h11")
     assert said.splitlines()[0] == "the broker has a new certificate, for h1"
     assert refused(project, *init_again, "h1") == (
-        "the others would not reach the broker; name another with --address"
+        "the broker needs at least one address; name another with --address"
     )
     project.do("teamctl", "hosts", "add", "h3")
     assert "h11" not in Path(token(project, "h3")).read_text(encoding="utf-8")
@@ -464,10 +473,13 @@ def test_renew_can_drop_a_mistyped_address(project: Project) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (b"", "is no token of a host, or damaged; `teamctl hosts add NAME` on the broker's host "),
-        (b"[1]", "is no token of a host, or damaged; "),
-        (b'{"teamd_hosts_token": 2}', "is of another version of teamd; install the same on both"),
-        (b" " * 70_000, "is no token of a host: it is too large"),
+        (b"", "is not a host token, or is damaged; `teamctl hosts add NAME` on the broker's host "),
+        (b"[1]", "is not a host token, or is damaged; "),
+        (
+            b'{"teamd_hosts_token": 2}',
+            "is from another version of teamd; install the same version on both",
+        ),
+        (b" " * 70_000, "is not a host token: it is too large"),
     ],
 )
 def test_join_refuses_an_invalid_token(project: Project, text: bytes, sentence: str) -> None:
@@ -535,7 +547,7 @@ def test_a_manually_started_broker_counts_as_running(
         finally:
             server.kill()
     assert done.status == 1
-    assert "the broker runs, and has not taken its new configuration" in done.complaint
+    assert "the broker is running but has not loaded its new configuration" in done.complaint
 
 
 @pytest.mark.slow
@@ -571,7 +583,7 @@ def test_adding_a_host_twice_explains_how_to_get_another_token(project: Project)
     "argv", [("--listen", "[:::::]:4222"), ("--listen", "10.0.0.999:4222"), ("--address", "a..b")]
 )
 def test_init_refuses_an_impossible_address(project: Project, argv: tuple[str, ...]) -> None:
-    assert "is no name or number of " in refused(project, "init", *argv)
+    assert "is not a name or IP address of " in refused(project, "init", *argv)
     assert list(project.folder.iterdir()) == []
 
 

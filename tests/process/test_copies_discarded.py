@@ -68,7 +68,7 @@ def test_a_commit_without_the_files_of_an_inner_repository_is_not_merged(
         merge(paths, "alice", Settings())
     made = git(copy.folder, "rev-parse", "HEAD")
     assert str(refused.value) == (
-        f"the commit {made[:12]} has no file of lib, a repository of its own; "
+        f"the commit {made[:12]} contains no files of lib, a repository of its own; "
         "`git rm --cached` that, move its .git away, and commit its files"
     )
     (copy.folder / ".gitmodules").write_text('[submodule "lib"]\npath = lib\nurl = ../lib\n')
@@ -196,7 +196,7 @@ def test_a_pipe_in_a_copy_is_reported_and_does_not_block_commands(
     assert str(refused.value) == (
         f"the working copy {copy.folder} is damaged ({place} is a pipe or a device, and git "
         "reads it); "
-        "`teamctl discard alice --force` makes it anew and keeps this one aside"
+        "`teamctl discard alice --force` creates a new one and keeps this one aside"
     )
     kept = Path(discard(paths, "alice", force=True).kept)
     assert (kept / place).is_fifo()

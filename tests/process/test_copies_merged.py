@@ -29,7 +29,7 @@ def test_a_merge_that_was_reverted_can_be_repeated(yard: Yard) -> None:
     assert said.startswith("merged 1 commit of ann into main")
     assert (yard.folder / "a.txt").read_text() == "work\n"
     refused = yard.project.run("teamctl", "merge", "ann")
-    assert refused.stdout == "ann has committed nothing that is not in main; nothing to merge\n"
+    assert refused.stdout == "ann has no commits that are not in main; nothing to merge\n"
 
 
 @pytest.mark.parametrize("squash", [False, True])
@@ -55,7 +55,7 @@ def test_a_squash_of_work_that_is_already_there_says_so(yard: Yard) -> None:
     yard.commit("ann", a="work\n")
     mine = commit(yard.folder, "the same by hand", a="work\n")
     said = yard.project.do("teamctl", "merge", "ann", "--squash")
-    assert said == "ann has committed nothing that is not in main; nothing to merge\n"
+    assert said == "ann has no commits that are not in main; nothing to merge\n"
     assert yard.git("rev-parse", "HEAD") == mine
     assert not (yard.folder / ".git/SQUASH_MSG").exists()
     assert copy_status.look(yard.project.paths, record.get(yard.project.paths, "ann")).ahead == 0

@@ -113,7 +113,7 @@ def test_a_partial_clone_is_refused(paths: TeamPaths, tmp_path: Path) -> None:
     paths.create()
     assert refusal(paths) == (
         f"the repository {paths.home} is a partial clone, whose missing files no working copy "
-        "could fetch; make a whole clone of it"
+        "could fetch; make a full clone of it"
     )
 
 
@@ -152,7 +152,7 @@ def test_a_repository_with_a_detached_head_can_be_copied_but_not_merged_into(
     with pytest.raises(TeamError) as refused:
         merge(paths, "alice", Settings())
     assert str(refused.value) == (
-        f"{paths.home} is on no branch; `git switch BRANCH`, then merge again"
+        f"{paths.home} is not on a branch; `git switch BRANCH`, then merge again"
     )
 
 
@@ -340,7 +340,7 @@ def test_replacements_of_git_s_own_files_are_not_read(
         said = str(error)
     assert "hunter2" not in said
     if kind == "pipe" or name == "shallow":
-        assert said == f"{path} is no file, and git would read it; look at it, and remove it"
+        assert said == f"{path} is not a regular file, and git would read it; check and remove it"
 
 
 def test_the_shallow_boundary_is_read_from_a_regular_file_only(paths: TeamPaths) -> None:
@@ -354,7 +354,7 @@ def test_the_shallow_boundary_is_read_from_a_regular_file_only(paths: TeamPaths)
             clone.hand_over(confined, head)
         shallow.unlink()
         os.mkfifo(shallow)
-        with pytest.raises(TeamError, match="shallow is no file; look at it, and remove it"):
+        with pytest.raises(TeamError, match="shallow is not a regular file; check and remove it"):
             clone.hand_over(confined, head)
 
 
@@ -433,7 +433,9 @@ def test_work_on_another_branch_is_not_ignored(paths: TeamPaths) -> None:
 def test_a_merge_during_another_merge_is_refused(paths: TeamPaths) -> None:
     work_in(copied(paths))
     (paths.home / ".git/MERGE_HEAD").write_text(git(paths.home, "rev-parse", "HEAD") + "\n")
-    with pytest.raises(TeamError, match=r"a merge or rebase is under way in .*; end it first"):
+    with pytest.raises(
+        TeamError, match=r"a merge or rebase is under way in .*; finish or abort it first"
+    ):
         merge(paths, "alice", Settings())
 
 

@@ -118,7 +118,7 @@ def test_a_file_s_name_is_synced_before_its_first_line(
 @pytest.mark.parametrize(
     ("fault", "sentence"),
     [
-        ("retval=0", r"locks exclude nobody in \S+/.team: its file system has no working flock"),
+        ("retval=0", r"locks have no effect in \S+/.team: its file system has no working flock"),
         ("error=ENOLCK", r"the file system of \S+ has no working locks"),
     ],
 )

@@ -59,7 +59,7 @@ def follow(yard: Yard, name: str) -> Path:
 
 def refusal(path: str) -> str:
     return (
-        f"ann's work changes {path}, which no teammate may change; have it take that back from its "
+        f"ann's work changes {path}, which no teammate may change; have it remove that from its "
         "commits, and make the change yourself if you want it"
     )
 
@@ -172,7 +172,7 @@ def test_an_ignored_file_of_the_person_is_never_overwritten(
     plant(yard.copy("ann"), ".env", FILE)
     named = own.relative_to(yard.folder)
     why = (
-        f"it brings what would replace files of yours in {yard.folder} that are not committed: "
+        f"it would replace files of yours in {yard.folder} that are not committed: "
         f"{named}; move them away"
     )
     if by == "merge":

@@ -176,7 +176,7 @@ def test_a_pause_holds_whichever_process_is_killed(
         if victim == "supervisor":
             project.start()
         project.do("teamctl", "send", "alice", f"mail {turns}")
-        why = "paused by the person; `teamctl resume alice` lets it go on"
+        why = "paused by the person; `teamctl resume alice` resumes it"
         wait_until(
             lambda why=why: project.member("alice")["reason"] == why,  # type: ignore[misc]
             what="it is paused",

@@ -61,8 +61,9 @@ def test_a_merge_while_git_holds_a_lock_changes_nothing(project: Project) -> Non
     with pytest.raises(TeamError) as refused:
         merge(project.paths, "ann", Settings())
     assert str(refused.value) == (
-        f"{lock} exists, so a git runs in {yard.folder} or was killed there; remove that file if "
-        "no git runs, then `teamctl merge ann`"
+        f"{lock} exists, so git is running in {yard.folder} or was killed there; remove that "
+        "file if "
+        "git is not running, then `teamctl merge ann`"
     )
     assert state_of(yard) == before
     lock.unlink()
@@ -94,7 +95,8 @@ def test_a_merge_that_cannot_be_undone_reports_the_remains_and_the_remedy(
     hook.unlink()
     assert str(refused.value) == (
         f"ann's work was not merged, and git could not undo the merge in {yard.folder}: the merge "
-        f"has changed a.txt, n.txt; remove {lock} if no git runs, then `git reset --merge` undoes "
+        f"has changed a.txt, n.txt; remove {lock} if git is not running, then `git reset "
+        "--merge` undoes "
         "it"
     )
     lock.unlink()

@@ -162,7 +162,7 @@ def test_work_that_cannot_be_queued_is_refused_with_a_sentence(project: Project)
     nothing = project.run(*add)
     assert (nothing.status, nothing.complaint) == (
         1,
-        "teamctl: ann has committed nothing that is not in team/main",
+        "teamctl: ann has no commits that are not in team/main",
     )
     gone = project.run("teamctl", "queue", "remove", "1")
     assert (gone.status, gone.complaint) == (
@@ -341,7 +341,7 @@ def test_a_branch_that_is_being_rebased_is_not_moved(project: Project) -> None:
     before = yard.git("rev-parse", "team/main")
     yard.commit("ann", a="work\n")
     yard.add("ann")
-    why = f"team/main is being rebased in {yard.folder}; end that"
+    why = f"team/main is being rebased in {yard.folder}; finish or abort that"
     assert yard.empty()["1"]["why"] == why
     assert yard.git("rev-parse", "team/main") == before
     yard.git("rebase", "--abort")

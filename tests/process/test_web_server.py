@@ -147,7 +147,7 @@ def test_a_socket_file_is_accessible_to_its_owner_only(project: Project) -> None
         second = project.run("teamctl", "web", "--socket", str(file))
         assert second.status == 1
         assert second.complaint == (
-            f"teamctl: another server listens at {file}; end it, or name another place"
+            f"teamctl: another server listens at {file}; stop it, or name another path"
         )
     assert not file.exists()
 
@@ -193,7 +193,7 @@ def test_a_socket_left_by_a_killed_server_is_replaced(project: Project) -> None:
     file.write_text("mine")
     refused = project.run("teamctl", "web", "--socket", str(file))
     assert (refused.status, refused.complaint) == (
-        1, f"teamctl: {file} is there already and is no socket; name another place",
+        1, f"teamctl: {file} already exists and is not a socket; name another path",
     )  # fmt: skip
     assert file.read_text() == "mine"
 
@@ -201,8 +201,8 @@ def test_a_socket_left_by_a_killed_server_is_replaced(project: Project) -> None:
 @pytest.mark.parametrize(
     ("place", "sentence"),
     [
-        ("gone/page.sock", "there is no folder {folder}/gone for the socket; name another place"),
-        ("x" * 100, "{folder}/{place} is too long for a socket; name a place of a shorter path"),
+        ("gone/page.sock", "there is no folder {folder}/gone for the socket; name another path"),
+        ("x" * 100, "{folder}/{place} is too long for a socket; name a shorter path"),
     ],
     ids=["gone", "long"],
 )

@@ -133,7 +133,7 @@ def test_a_task_assigned_by_another_member_is_mailed_to_its_owner(hall: Hall) ->
     ("owner", "sentence"),
     [
         ("bbo", "no teammate named 'bbo'; the team is: alice, bob, carol"),
-        ("carol", "carol is shut down and can own no task; `teamctl spawn carol …`"),
+        ("carol", "carol is shut down and cannot own a task; `teamctl spawn carol …`"),
     ],
 )
 def test_a_teammate_that_is_not_running_cannot_own_a_task(

@@ -245,8 +245,8 @@ def test_waiting_paused_and_failed_teammates_are_listed_at_the_start(
     assert conversation.shown == [
         "bob asks to approve a plan: This.",
         "  /approve f00d or /reject f00d WHY answers it",
-        "cid has failed; `teamctl spawn cid tester 'Go on.'` lets it go on",
-        "bob is paused; `teamctl resume bob` lets it go on",
+        "cid has failed; `teamctl spawn cid tester 'Go on.'` resumes it",
+        "bob is paused; `teamctl resume bob` resumes it",
     ]
 
 

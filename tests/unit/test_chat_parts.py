@@ -218,7 +218,7 @@ def test_a_chat_does_not_wait_for_a_failed_lead(paths: TeamPaths, chat: Talk) ->
     Roster(paths).update(lambda team: team.with_member(member))
     with pytest.raises(TeamError) as gone:
         chat("Hello.\n")
-    assert str(gone.value) == "lead is failed; `teamctl chat` calls it again"
+    assert str(gone.value) == "lead is failed; `teamctl chat` starts it again"
     Roster(paths).update(lambda team: team.without(LEAD))
     facts = {"role": "lead", "status": Status.SHUTDOWN, "reason": "it was time"}
     Roster(paths).update(lambda team: team.with_new(LEAD, **facts))

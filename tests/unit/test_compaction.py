@@ -274,7 +274,7 @@ def test_a_context_too_small_for_any_message_causes_a_pause_and_not_a_loop(
     (told,) = life.lead
     assert told.startswith("alice is paused: the conversation is too long for it (")
     assert "take a model with a larger context" in told
-    assert told.endswith("begin anew with `teamctl spawn alice … --fresh`")
+    assert told.endswith("start over with `teamctl spawn alice … --fresh`")
     life.model = Tight(lambda _: say("Done."), context_tokens=CONTEXT, judge=life.judge)
     lives(life)
     assert "work" in words(life.model.asked[-1]), "a larger model continues"

@@ -177,8 +177,8 @@ def make_folder_without_hashes(path: Path) -> None:
     ("make", "why"),
     [
         (make_fifo, "it is not a regular file"),
-        (Path.mkdir, "no file in it is named as `openssl rehash` does"),
-        (make_folder_without_hashes, "no file in it is named as `openssl rehash` does"),
+        (Path.mkdir, "no file in it has a name as given by `openssl rehash`"),
+        (make_folder_without_hashes, "no file in it has a name as given by `openssl rehash`"),
     ],
 )
 def test_certificates_outside_of_a_file_or_a_hashed_folder_are_a_mistake(

@@ -175,7 +175,7 @@ def test_an_answer_is_decoded_as_it_was_encoded() -> None:
 
 @pytest.mark.parametrize("value", [None, 5, ["bob"], "", " \n"])
 def test_an_argument_that_is_not_a_string_is_refused(value: object) -> None:
-    with pytest.raises(NotAMessage, match="a name is needed, as a text that is not empty"):
+    with pytest.raises(NotAMessage, match="a name is needed and must not be empty"):
         request(arguments={"name": value}).text("name")
     assert request(arguments={"name": " bob"}).text("name") == " bob"
 

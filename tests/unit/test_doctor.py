@@ -366,7 +366,7 @@ def test_unreadable_mail_is_noted(paths: TeamPaths) -> None:
     (what,) = (one for one in found if "mail" in one and "could not be read" in one)
     assert what == (
         "2 lines of mail to lead could not be read (1: it begins with a byte order mark "
-        "(BOM), 1: it is a JSON array; write one object a line): "
+        "(BOM), 1: it is a JSON array; write one object per line): "
         f"send them again in the right form, then remove {paths.rejected('lead')}"
     )
     assert (status, found[what]) == (0, ("note", "`teamctl help files` shows the form"))

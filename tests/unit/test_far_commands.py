@@ -109,7 +109,7 @@ def test_a_request_reaches_teamd_with_only_the_allowed_fields(
     [
         ("h3", request(), 1, "h2 does not let h3 spawn teammates"),
         ("h1", request("shutdown"), 1, 'its team.toml has no "h1" in [hosts] allow shutdown'),
-        ("h1", request(deadline=99.0), 4, "the spawn came too late to h2, and was not done"),
+        ("h1", request(deadline=99.0), 4, "the spawn came too late to h2, and was not carried out"),
         ("h1", request(boot="another"), 4, "came too late"),
     ],
 )

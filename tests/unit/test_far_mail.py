@@ -116,7 +116,7 @@ def test_an_address_with_this_hosts_name_is_local(
             UnknownHost,
             "no host named 'h9'; the others are: h2, h3; `teamctl hosts`",
         ),
-        ("bob@other@h2", BadName, "within the team 'project' only: write bob@project@h2"),
+        ("bob@other@h2", BadName, "stays within the team 'project': write bob@project@h2"),
         ("bob@h2", BadName, "h2 is a host, not a team; write bob@project@h2"),
         ("bob@H1", BadName, "H1 is a host, not a team; write bob@project@h1"),
         ("bob@nowhere", UnknownTeam, "no team named 'nowhere'"),
@@ -308,7 +308,7 @@ def test_messages_to_one_receiver_keep_their_order(delivery: FarDelivery, post: 
     ("to", "team", "sentence"),
     [
         ("bbo", "project", "no teammate named 'bbo'; the team is: alice, bob, gone"),
-        ("teamd", "project", "it takes no mail"),
+        ("teamd", "project", "it cannot receive mail"),
         ("bob", "other", "the team there is 'project'; give both hosts the same [team] name"),
         ("gone", "project", "gone is shut down; the message waits"),
     ],

@@ -447,7 +447,7 @@ def test_an_edit_changes_one_place(box: Toolbox, tmp_path: Path) -> None:
 def test_several_matches_need_replace_all(box: Toolbox, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("x\nax\nx\n")
     assert edit(box, "x", "y") == Result(
-        text="old_text stands 3 times in a; give more of what is around it, or set replace_all",
+        text="old_text occurs 3 times in a; give more of what is around it, or set replace_all",
         is_error=True,
     )
     assert (tmp_path / "a").read_text() == "x\nax\nx\n"
@@ -462,7 +462,7 @@ def test_several_matches_need_replace_all(box: Toolbox, tmp_path: Path) -> None:
         ("", "x", "old_text is empty"),
         ("", "", "old_text is empty"),
         ("one", "one", "are the same"),
-        ("zwei", "x", "does not stand in a; look with read_file"),
+        ("zwei", "x", "was not found in a; look with read_file"),
     ],
 )
 def test_an_edit_without_effect_or_match_is_refused(

@@ -65,10 +65,10 @@ def test_a_record_of_a_later_version_is_not_taken_for_a_damaged_one(broker: Brok
     record.write_bytes(record.read_bytes().replace(b'"format": 1', b'"format": 2'))
     with pytest.raises(StoreError) as refused:
         broker.read()
-    told = "it is of another version; put it back from a copy"
+    told = "it is of another version; restore it from a backup"
     assert str(refused.value) == f"{record}: {told}"
     record.write_bytes(b"{")
-    with pytest.raises(StoreError, match="; put it back from a copy"):
+    with pytest.raises(StoreError, match="; restore it from a backup"):
         broker.read()
 
 
@@ -78,7 +78,7 @@ def test_a_lost_ca_must_be_restored_from_a_copy(broker: BrokerFolder, lost: str)
     (broker.files.folder / lost).unlink()
     with pytest.raises(StoreError) as refused:
         broker.issue(RECORD, "project", "h2")
-    told = "has lost its CA; put ca.crt and ca.key back from a copy"
+    told = "has lost its CA; restore ca.crt and ca.key from a backup"
     assert str(refused.value) == f"{broker.files.folder} {told}"
 
 

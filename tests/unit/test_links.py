@@ -156,7 +156,7 @@ def test_a_damaged_outbox_that_cannot_be_repaired_is_reported_and_retried(
     assert links.due_seconds(0.0) == 3.0
     (said,) = told(links)
     assert said.startswith("About the host h3: nothing goes there: a file in ")
-    assert "is damaged (its first line is none of ours); move it out of there" in said
+    assert "is damaged (its first line was not written by teamd); move it out of there" in said
     links.round(set(), [], 3.0)
     assert len(told(links)) == 1
     assert "outbox not repaired" in log.read_text()

@@ -45,7 +45,7 @@ def test_mail_of_another_team_is_not_taken(paths: TeamPaths, instance_lock: Inst
     assert mailbox.take().messages == ()
     move(paths)
     before = paths.inbox("alice").read_bytes()
-    with pytest.raises(StoreError, match="was moved or replaced; `teamd start` goes on where"):
+    with pytest.raises(StoreError, match="was moved or replaced; `teamd start` continues where"):
         mailbox.take()
     assert paths.inbox("alice").read_bytes() == before
     assert not paths.taken("alice").exists()

@@ -67,4 +67,4 @@ def test_calls_of_subagents_count_within_a_wake_and_the_next_wake_has_the_full_n
     asyncio.run(scenario())
     assert granted == [True, True, True, False] * 2
     told = "alice stopped after 5 model calls without ending its turn and is idle now; "
-    assert life.lead == [f"{told}send alice a message to let it go on"] * 2
+    assert life.lead == [f"{told}send alice a message to make it continue"] * 2

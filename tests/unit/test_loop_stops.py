@@ -72,7 +72,7 @@ def test_a_context_that_stays_full_causes_a_pause_and_one_report(tmp_path: Path)
     asyncio.run(scenario())
     (told,) = life.lead
     assert told.startswith(f"alice is paused: the conversation is too long for {MODEL}")
-    assert told.endswith("begin anew with `teamctl spawn alice … --fresh`")
+    assert told.endswith("start over with `teamctl spawn alice … --fresh`")
 
 
 def test_a_call_in_a_reply_that_was_cut_off_is_answered_and_does_not_run(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_refusal_ends_the_turn_is_left_out_and_reported(tmp_path: Path) -> Non
     life = lived(tmp_path, decline("I cannot"), calls=1)
     (told,) = life.lead
     assert "the model of alice refused" in told
-    assert told.endswith("begin anew with `teamctl spawn alice … --fresh`")
+    assert told.endswith("start over with `teamctl spawn alice … --fresh`")
     life.send("then something else")
     life.live(calls=2)
     assert "I cannot" not in str(life.model.asked[1].messages)

@@ -22,7 +22,7 @@ from tests.unit.life import MODEL, SYSTEM, Do, Life, Player
 SAME = ("do", {"word": "x"})
 TOLD = (
     "alice was stopped since it made the same call of do 6 times in a turn, with nothing new, and "
-    "is idle now; send alice a message to let it go on"
+    "is idle now; send alice a message to make it continue"
 )
 
 
@@ -112,7 +112,7 @@ def test_a_subagent_that_repeats_a_call_fails_with_a_sentence(tmp_path: Path) ->
         settings=ModelSettings(max_tokens=1000),
         model_name=lambda _: MODEL,
     )
-    failed = "not done when it repeated one call of do again and again; its last words: Again.$"
+    failed = "not finished when it repeated one call of do again and again; its last text: Again.$"
     with pytest.raises(ToolError, match=failed):
         asyncio.run(run_subagent(compaction, CallBudget(50), "Do it."))
     assert len(model.asked) == 6

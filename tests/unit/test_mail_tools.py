@@ -72,7 +72,7 @@ def test_the_result_warns_of_a_receiver_that_does_not_read(post: MailRouter) -> 
     ("to", "told"),
     [
         ("bbo", "no teammate named 'bbo'; the team is: alice, bob, carol"),
-        ("teamd", "takes no mail"),
+        ("teamd", "cannot receive mail"),
         ("all", "use broadcast"),
         ("alice", "that is you"),
         ("Alice", "that is you"),

@@ -133,7 +133,7 @@ def test_an_invalid_message_is_refused(line: bytes) -> None:
         (b"\xff", "it is not UTF-8"),
         (b"hello", "it is not JSON"),
         (b"7", "it is not a JSON object"),
-        (b'[{"content": "a"}]', "it is a JSON array; write one object a line"),
+        (b'[{"content": "a"}]', "it is a JSON array; write one object per line"),
         (b'\xef\xbb\xbf{"content": "a"}', r"it begins with a byte order mark \(BOM\)"),
         ('{"content": "a"}'.encode("utf-16"), "it is UTF-16; write UTF-8"),
         (b"{}", "it has no text as `content`$"),

@@ -166,7 +166,7 @@ def test_a_client_that_cannot_be_built_pauses_and_costs_nothing(
     with pytest.raises(UnusableError) as caught:
         desk.ask()
     said = str(caught.value)
-    assert said.startswith(f"the model cannot be asked from here: {why}")
+    assert said.startswith(f"the model cannot be reached from here: {why}")
     assert said.endswith("; `teamctl doctor` checks the machine; then send mail to try again")
     assert "\n" not in said
     assert (desk.account.calls, desk.account.tokens, desk.account.usd) == (0, 0, 0)

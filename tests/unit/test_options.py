@@ -26,7 +26,7 @@ SHORT = ["team", "team --json", "send bob Hello.", "inbox --peek", "inbox bob", 
 
 def test_two_teams_are_refused_and_the_choice_is_unchanged() -> None:
     choice = TeamOptions(team="a")
-    with pytest.raises(click.UsageError, match="--team and --team-dir name a team each"):
+    with pytest.raises(click.UsageError, match="--team and --team-dir each name a team"):
         choice.take(team=None, team_dir="b", config=None)
     assert choice == TeamOptions(team="a")
 

@@ -181,15 +181,13 @@ def test_stopped_members_are_listed_with_their_remedies_failed_ones_first(paths:
     failed, paused, *_ = (line for one in look(paths).notices for line in one.lines)
     assert failed == (
         "bob has failed: its process ended with exit code 1; `teamctl spawn bob coder 'Go on.'` "
-        "lets it go on"
+        "resumes it"
     )
-    assert paused == (
-        "ann is paused: limits.team_usd is reached; `teamctl resume ann` lets it go on"
-    )
+    assert paused == ("ann is paused: limits.team_usd is reached; `teamctl resume ann` resumes it")
 
 
 def test_the_reason_for_a_requested_pause_is_shown_unchanged(paths: TeamPaths) -> None:
-    why = "paused by the person; `teamctl resume ann` lets it go on"
+    why = "paused by the person; `teamctl resume ann` resumes it"
     add(paths, "ann", Status.PAUSED, reason=why, paused_by="user")
     assert look(paths).notices[0].lines == [f"ann is {why}"]
 

@@ -91,12 +91,12 @@ def test_a_plain_request_names_its_site_and_hides_the_proxy(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("line", "status", "sentence"),
     [
-        ("GET / HTTP/1.1", 400, "this is no request for a proxy"),
-        ("GET https://example.com/ HTTP/1.1", 400, "this is no request for a proxy"),
-        ("GET http://me@example.com/ HTTP/1.1", 400, "this is no request for a proxy"),
-        ("GET http://example.com:none/ HTTP/1.1", 400, "this is no request for a proxy"),
-        ("CONNECT :443 HTTP/1.1", 400, "this is no request for a proxy"),
-        ("what is this", 400, "this is no request for a proxy"),
+        ("GET / HTTP/1.1", 400, "this is not a proxy request"),
+        ("GET https://example.com/ HTTP/1.1", 400, "this is not a proxy request"),
+        ("GET http://me@example.com/ HTTP/1.1", 400, "this is not a proxy request"),
+        ("GET http://example.com:none/ HTTP/1.1", 400, "this is not a proxy request"),
+        ("CONNECT :443 HTTP/1.1", 400, "this is not a proxy request"),
+        ("what is this", 400, "this is not a proxy request"),
         ("CONNECT evil.org:443 HTTP/1.1", 403, "evil.org:443 may not be reached; the hosts are: "),
         ("CONNECT evil.org HTTP/1.1", 403, "evil.org:443 may not be reached"),
         ("GET http://evil.org/ HTTP/1.1", 403, "evil.org:80 may not be reached"),

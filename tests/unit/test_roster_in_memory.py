@@ -45,7 +45,7 @@ def test_trouble_is_reported_to_a_receiver_that_can_read_it(
         writer.failed(name, "it crashed")
     stuck, failed = (message.content for message in post.mailbox(told).peek())
     assert stuck.startswith(f"{name} is stuck: no progress; ")
-    assert stuck.endswith("then lets it go on")
+    assert stuck.endswith("then resumes it")
     assert again in stuck
     assert failed.startswith(f"{name} has failed: it crashed; ")
     assert again in failed
@@ -92,7 +92,7 @@ def test_trouble_is_reported_to_the_spawning_team_unless_an_agent_leads_its_own(
     assert post.above("bob") == told
     (news,) = post.inbox(told).peek()
     assert news.content.startswith("bob has failed")
-    assert "`teamctl --team web spawn bob r 'Go on.'` lets it go on" in news.content
+    assert "`teamctl --team web spawn bob r 'Go on.'` resumes it" in news.content
     assert news.sender == ("teamd@web" if "@" in told else "teamd")
     assert Roster(TeamPaths(tmp_path / "none")).above("bob") == "lead"
 

@@ -72,7 +72,7 @@ def test_an_empty_team_names_the_next_step(paths: TeamPaths) -> None:
 
 def test_the_reason_of_a_pause_is_above_the_table_with_the_way_to_resume(paths: TeamPaths) -> None:
     add(paths, "alice", status="paused", reason="no key for the model")
-    way_on = "`teamctl resume alice` lets it go on"
+    way_on = "`teamctl resume alice` resumes it"
     assert screen(paths, 200)[0].rstrip() == f"alice is paused: no key for the model; {way_on}"
 
 
@@ -108,7 +108,7 @@ def test_the_most_frequent_reasons_are_listed_with_their_counts(paths: TeamPaths
         arrays + bom + b"7\n" * 2 + b"\xff\n" + b"{}\n" + b"nothing\n"
     )
     told = (
-        "(3: it is a JSON array; write one object a line, 2: it is not a JSON object, "
+        "(3: it is a JSON array; write one object per line, 2: it is not a JSON object, "
         "1: it begins with a byte order mark (BOM), 3: other reasons)"
     )
     assert f"9 lines of mail to lead could not be read {told}: send them" in screen(paths, 400)[1]
@@ -123,7 +123,7 @@ def test_of_many_rejected_lines_the_last_hundred_are_explained(paths: TeamPaths)
     paths.rejected("lead").write_bytes(b"[]\n" * 200 + b"7\n" * 99)
     told = (
         "of the last 100, 99: it is not a JSON object, "
-        "1: it is a JSON array; write one object a line"
+        "1: it is a JSON array; write one object per line"
     )
     assert explain_rejected(paths.rejected("lead")) == told
 

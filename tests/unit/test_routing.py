@@ -77,7 +77,7 @@ def test_the_person_is_the_lead(post: MailRouter, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["teamd", "all", "TeamD"])
 def test_an_invalid_name_receives_no_mail(post: MailRouter, paths: TeamPaths, name: str) -> None:
-    with pytest.raises(BadName, match="it takes no mail"):
+    with pytest.raises(BadName, match="it cannot receive mail"):
         post.send(to(name))
     assert written(paths) == []
 

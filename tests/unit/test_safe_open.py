@@ -312,7 +312,9 @@ def test_a_named_folder_of_the_user_keeps_its_mode(tmp_path: Path) -> None:
     (own / "logs").mkdir(parents=True)
     for folder in (own, own / "logs"):
         folder.chmod(0o755)
-    with pytest.raises(StoreError, match="holds other things than a team; name a folder that is"):
+    with pytest.raises(
+        StoreError, match="contains something other than a team; name a folder that is"
+    ):
         TeamPaths(own).create()
     assert [stat.S_IMODE(folder.stat().st_mode) for folder in (own, own / "logs")] == [0o755] * 2
 

@@ -98,7 +98,7 @@ def test_an_invalid_script_file_is_reported(tmp_path: Path, content: str | None)
     if content is not None:
         script.write_text(content)
     ask = Ask(model=MODEL, system=SYSTEM, tools=[], messages=[user("x")], max_tokens=10)
-    with pytest.raises(UnusableError, match="is no script"):
+    with pytest.raises(UnusableError, match="is not a script"):
         asyncio.run(Scripted(script).reply(ask))
 
 
@@ -107,5 +107,5 @@ def test_an_invalid_script_file_is_reported(tmp_path: Path, content: str | None)
 )
 def test_an_invalid_turn_is_reported(tmp_path: Path, turn: object) -> None:
     """A typo in a user's script must not look like a crash."""
-    with pytest.raises(UnusableError, match="a turn of 'alice' is none"):
+    with pytest.raises(UnusableError, match="a turn of 'alice' is invalid"):
         play(tmp_path, user("x"), turns={"alice": [turn]})

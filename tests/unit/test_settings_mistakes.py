@@ -197,7 +197,7 @@ def test_a_mistake_in_a_price_is_reported(text: str, sentence: str, file: Path) 
     assert mistakes(text, file) == (sentence,)
 
 
-ONE_COMMAND = 'must be the first words of one command, such as "git push", without signs'
+ONE_COMMAND = 'must be the first words of one command, such as "git push", without shell operators'
 OTHER_TOOL = "leave it out, or change tool"
 
 

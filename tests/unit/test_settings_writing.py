@@ -156,7 +156,7 @@ def test_a_teammate_that_could_not_be_loaded_is_refused(file: Path) -> None:
     (sentence,) = refusal(b"", replace(ALICE, role=" "), file)
     assert sentence.startswith("teammate.role must be non-empty text")
     (sentence,) = refusal(b"", replace(ALICE, prompt="\udcff"), file)
-    assert sentence == "a teammate's words must be UTF-8; correct them"
+    assert sentence == "a teammate's text must be UTF-8; correct it"
     (sentence,) = refusal(b"", replace(ALICE, prompt="x" * 2_000_000), file)
     assert sentence == "it is larger than 1048576 bytes; shorten it"
 
@@ -228,7 +228,7 @@ def test_keys_are_put_into_their_section_and_the_rest_stays(file: Path, old: str
 def test_a_key_with_another_value_is_not_overwritten(file: Path) -> None:
     with pytest.raises(SettingsError) as caught:
         with_keys(b'[hosts]\nname = "h9"\n', "hosts", {"name": "h1"}, path=file)
-    assert caught.value.mistakes == ("hosts.name has another value already; change it by hand",)
+    assert caught.value.mistakes == ("hosts.name already has another value; change it by hand",)
 
 
 def test_a_result_that_does_not_hold_exactly_the_wanted_values_is_refused(file: Path) -> None:

@@ -242,7 +242,7 @@ def test_a_failure_is_named_with_the_command_to_continue(served: TeamPaths) -> N
     write(served, LEAD, Delivered(messages=(message(USER, LEAD),)), ended)
     done = WorkWatch(served, f"{USER}-{LEAD}", crew).wait(60.0, lambda _: None)
     assert done.trouble == (
-        "ann has failed: it crashed 6 times; `teamctl spawn ann tester 'Go on.'` lets it go on; "
+        "ann has failed: it crashed 6 times; `teamctl spawn ann tester 'Go on.'` resumes it; "
         "1 more: `teamctl team`; then `teamctl wait --all` waits for the rest"
     )
 
@@ -272,7 +272,7 @@ def test_at_the_deadline_those_at_work_are_named(served: TeamPaths) -> None:
         WorkWatch(served, f"{USER}-{LEAD}", crew).wait(0.0, lambda _: None)
     assert str(late.value) == (
         "ann is still at work after 0 s; bob has failed: it crashed 6 times; `teamctl spawn bob "
-        "tester 'Go on.'` lets it go on; then `teamctl wait --all` waits for the rest"
+        "tester 'Go on.'` resumes it; then `teamctl wait --all` waits for the rest"
     )
     assert explain_late(["a", "b", "c"], 2.5) == "a, b and c are still at work after 2.5 s"
 

@@ -16,7 +16,7 @@ from tests.unit.screen import add, approvals, ask, shown
 
 ALL_EIGHT = ["ann", "bob", "dan", "eve", "fay", "hal", "cid", "gus"]
 
-PAUSE = "paused by the person; `teamctl resume gus` lets it go on"
+PAUSE = "paused by the person; `teamctl resume gus` resumes it"
 
 
 def a_team_in_need(paths: TeamPaths) -> Approval:
@@ -87,7 +87,7 @@ def test_a_screen_with_few_lines_shows_a_whole_note_if_it_fits(paths: TeamPaths)
     with shown(paths, size=(40, 14)) as screen:
         screen.sees("Tab 2 notes")
         last = " ".join(screen.lines[-3:-1])
-        assert last == "gus is paused by the person; `teamctl resume gus` lets it go on"
+        assert last == "gus is paused by the person; `teamctl resume gus` resumes it"
         assert [line.split()[0] for line in screen.lines[3:11]] == ALL_EIGHT
 
 

@@ -62,7 +62,7 @@ def test_a_file_changed_by_another_teammate_must_be_read_again(root: Path) -> No
     assert not edit(bob, "one", "1").is_error
     why = (
         "a has changed since you read it: bob wrote at TIME; read it again with read_file, then "
-        "make your change to what stands there now"
+        "make your change to its current content"
     )
     assert untimed(edit(alice, "two", "2")) == why
     assert untimed(write(alice, "mine")) == why

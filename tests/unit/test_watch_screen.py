@@ -68,5 +68,5 @@ def test_a_plain_terminal_gets_a_line_for_each_change(paths: TeamPaths) -> None:
     now = crowd(paths, ann=Status.PAUSED, bob=Status.IDLE)
     told = list(changes(before, now))
     assert [line.split(maxsplit=1)[1] for line in told[:2]] == ["ann paused", "bob idle"]
-    assert told[2:] == ["ann is paused: why; `teamctl resume ann` lets it go on"]
+    assert told[2:] == ["ann is paused: why; `teamctl resume ann` resumes it"]
     assert list(changes(now, now)) == []

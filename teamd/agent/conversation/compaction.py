@@ -38,10 +38,10 @@ _PLAUSIBLE: Final = 1000  # tokens: no model that calls tools takes less
 _NO_SUMMARY: Final = frozenset({"refusal", "pause_turn"})
 _HOPELESS: Final = (
     "nothing is left to leave out: take a model with a larger context, or make AGENTS.md shorter "
-    "and begin anew with {command}"
+    "and start over with {command}"
 )
 _FULL: Final = (
-    "the conversation is too long for {model}, whose last reply had no room to end; begin anew "
+    "the conversation is too long for {model}, whose last reply had no room to end; start over "
     "with {command}"
 )
 

@@ -135,7 +135,7 @@ def test_no_agent_can_raise_a_limit(sender: str, team: Project) -> None:
     wait_until(answered, what="it is answered")
     assert reply is not None
     assert reply.exit_code is ExitCode.REFUSED
-    assert reply.text == "only the person raises a limit; ask for `teamctl resume gus --usd 1`"
+    assert reply.text == "only the person can raise a limit; ask for `teamctl resume gus --usd 1`"
     assert Ledger(team.paths.ledger).read().raised == before
 
 

@@ -94,7 +94,7 @@ def test_a_call_still_waits_for_the_person_after_a_kill_and_runs_once(guarded: P
         assert refused.status == 1
         assert refused.complaint == (
             f"teamctl: alice waits for a permission: `teamctl approve {request}` or "
-            f"`teamctl reject {request}` lets it go on"
+            f"`teamctl reject {request}` resumes it"
         )
 
     os.kill(member["pid"], signal.SIGKILL)

@@ -138,7 +138,7 @@ def test_the_person_is_told_when_the_lead_agent_fails(project: Project) -> None:
     wait_until(failed, what="the lead has failed")
     told_so = project.do("teamctl", "inbox")
     assert "lead has failed: " in told_so
-    assert "`teamctl chat` lets it go on" in told_so
+    assert "`teamctl chat` resumes it" in told_so
     shown = project.do("teamctl", "team").splitlines()
     assert shown[0].startswith("lead has failed: ")
     assert shown[2].split()[:3] == ["lead", "lead", "failed"]
