@@ -103,7 +103,7 @@ class TeammateTools:
         )
 
     def find_skills(self) -> list[Skill]:
-        """Return the skills that it may load; mistakes in others are logged."""
+        """Return the skills that the teammate may load; errors in other skills are logged."""
         folders = skills.folders(self.env.paths.skills, self.env.project)
         found, mistakes = skills.find(folders)
         for mistake in mistakes:

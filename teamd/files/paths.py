@@ -262,7 +262,7 @@ class TeamPaths:
         return self.tasks / f"{task_id}.json"
 
     def request(self, question: str) -> Path:
-        """Return the path of a question and its answer."""
+        """Return the path of the file that holds a question and its answer."""
         return self.requests / f"{question}.json"
 
     def life(self, name: str) -> Path:

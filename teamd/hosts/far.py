@@ -100,7 +100,7 @@ class FarHosts:
         host = self.check(address.host)
         if address.team.lower() != team.lower():
             ours = f"{address.name}@{team}@{host}"
-            raise BadName(text, f"mail to other hosts stays within the team {team!r}: write {ours}")
+            raise BadName(text, f"mail to other hosts reaches only the team {team!r}: write {ours}")
         member = self.member(host, address.name)
         return HostAddress(address.name if member is None else member.name, team, host)
 

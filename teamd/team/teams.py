@@ -198,8 +198,8 @@ def must_be_asked(team: TeamFacts) -> bool:
     if at_work:
         raise TeamError(
             f"no teamd runs for {team.name!r}, and {at_work} of its members are not shut down: "
-            f"`teamd --team {team.name} start` lets you ask them, --force deletes the team "
-            "without asking"
+            f"after `teamd --team {team.name} start` they can be asked to shut down; --force "
+            "deletes the team without asking"
         )
     return False
 

@@ -267,7 +267,9 @@ class TextFile:
             raise ToolError(not_a_file(self.shown, kind))
         if not os.access(name, os.W_OK, dir_fd=folder):
             # A rename would work, but the right to write was removed on purpose.
-            raise ToolError(f"{self.shown} is read-only; use bash chmod if it is to be changed")
+            raise ToolError(
+                f"{self.shown} is read-only; if you need to change it, run chmod with bash first"
+            )
         return True
 
     @contextmanager

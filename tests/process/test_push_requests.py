@@ -237,7 +237,7 @@ def test_after_a_kill_during_the_push_the_remote_says_whether_it_was_done(
         git(scene.source, "remote", "remove", "origin", check=False)
 
 
-def test_a_failed_push_is_told_to_the_person_with_the_next_step(
+def test_a_failed_push_is_reported_to_the_person_with_the_next_step(
     ours: Make,
     scene: Scene,  # noqa: F811
     told: list[str],

@@ -33,7 +33,7 @@ def saying(what: str, cause: str = "busy") -> Activity:
 
 
 @given(_TEXTS, _TEXTS)
-def test_every_activity_is_decoded_as_it_was_encoded(what: str, cause: str) -> None:
+def test_every_activity_is_unchanged_by_encoding_and_decoding(what: str, cause: str) -> None:
     assert Activity.decode(saying(what, cause).encode()) == saying(what, cause)
 
 

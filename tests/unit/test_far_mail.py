@@ -116,7 +116,7 @@ def test_an_address_with_this_hosts_name_is_local(
             UnknownHost,
             "no host named 'h9'; the others are: h2, h3; `teamctl hosts`",
         ),
-        ("bob@other@h2", BadName, "stays within the team 'project': write bob@project@h2"),
+        ("bob@other@h2", BadName, "reaches only the team 'project': write bob@project@h2"),
         ("bob@h2", BadName, "h2 is a host, not a team; write bob@project@h2"),
         ("bob@H1", BadName, "H1 is a host, not a team; write bob@project@h1"),
         ("bob@nowhere", UnknownTeam, "no team named 'nowhere'"),

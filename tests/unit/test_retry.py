@@ -82,7 +82,7 @@ def test_a_pause_stays_within_its_bounds(
     assert honoured <= pause <= honoured + min(first * 2**attempt, longest)
 
 
-def test_pauses_grow_and_are_spread() -> None:
+def test_pauses_grow_and_vary_at_random() -> None:
     """Teammates that failed together must not return together."""
     patience = RetryPolicy(first_seconds=1, longest_seconds=1000)
     pauses = [[patience.seconds(attempt, None) for _ in range(200)] for attempt in range(5)]

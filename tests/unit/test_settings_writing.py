@@ -150,7 +150,7 @@ def test_a_second_teammate_with_the_same_name_is_refused(file: Path) -> None:
     assert refusal(old, twin, file) == ('there is already a teammate "ALICE" in it',)
 
 
-def test_a_teammate_that_could_not_be_loaded_is_refused(file: Path) -> None:
+def test_a_teammate_that_would_fail_to_load_is_refused(file: Path) -> None:
     (sentence,) = refusal(b"", replace(ALICE, name="lead"), file)
     assert sentence.startswith("teammate.name is refused: 'lead' cannot")
     (sentence,) = refusal(b"", replace(ALICE, role=" "), file)
