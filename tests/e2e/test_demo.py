@@ -286,7 +286,7 @@ def test_two_demos_at_the_same_time_do_not_interfere(played: Performances) -> No
 @pytest.mark.slow
 def test_keep_leaves_a_folder_to_explore(played: Performances) -> None:
     (folder,) = played.hall.temporary.iterdir()
-    assert played.kept.endswith(f"its folder stays: {folder}.\n")
+    assert f"its folder stays: {folder}.\n" in played.kept
     project = played.hall.project
     assert project.survivors() == {}
     own = {"TEAMD_DIR": ""}

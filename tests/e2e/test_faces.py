@@ -52,7 +52,8 @@ def on_top(screen: Shown) -> Picture:
     rows = [line for line in lines[at + 1 :] if line.split()[1:2] == [ROLE]]
     members = {row.split()[0]: (row.split()[2], row[turns : turns + 5].strip()) for row in rows}
     # The row of a request that has just gone is empty until the next layout: look again.
-    return members, [(line.split() or ["nobody"])[0] for line in lines[2:at]]
+    asks = [line for line in lines[2:at] if not line.startswith("[Team]")]
+    return members, [(line.split() or ["nobody"])[0] for line in asks]
 
 
 def on_the_page(page: Browser) -> Picture:

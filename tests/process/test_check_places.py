@@ -282,7 +282,7 @@ def test_work_is_committed_even_if_find_cannot_enter_a_folder(
 
 
 def test_an_invalid_commit_cannot_be_checked(both: Repositories) -> None:
-    with pytest.raises(NoPlace, match="is no commit"):
+    with pytest.raises(NoPlace, match="is not a commit id"):
         check(both.clone("HEAD; true"), CHECK)
     with pytest.raises(NoPlace):
         check(both.clone("0" * 40), CHECK)

@@ -481,7 +481,7 @@ def test_a_copy_that_git_cannot_read_is_created_again_with_force(paths: TeamPath
     (copy.folder / ".git/HEAD").unlink()
     for ask in (lambda: copy_status.look(paths, copy), lambda: discard(paths, "alice")):
         with pytest.raises(
-            TeamError, match=r"is damaged .*`teamctl discard alice --force` makes it"
+            TeamError, match=r"is damaged .*`teamctl discard alice --force` creates"
         ):
             ask()
     kept = discard(paths, "alice", force=True).kept
