@@ -138,7 +138,7 @@ def serve(
         settings.note_waiting(journal)
         become_subreaper()
         program = replace(program, enter=partial(_enter_child, paths, lift_descriptor_limit()))
-        seconds = (watchdog_seconds() or 2 * SLOW_SECONDS) / 2
+        seconds = watchdog_seconds() or SLOW_SECONDS
         watchdog = ServiceWatchdog(seconds, partial(notify, "WATCHDOG=1"))
         supervisor = build_supervisor(settings, program, journal, claim, watchdog)
         supervisor.resume()

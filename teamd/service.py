@@ -53,13 +53,16 @@ def notify(state: str) -> None:
 
 
 def watchdog_seconds() -> float | None:
-    """Return how often the service manager wants a notice, see sd_watchdog_enabled(3)."""
+    """Return how often to notify the service manager: in half of the time after which it kills us.
+
+    It is `None` if no service manager waits for that, see sd_watchdog_enabled(3).
+    """
     try:
         seconds = int(os.environ["WATCHDOG_USEC"]) / 1_000_000
     except (KeyError, ValueError):
         return None
     meant = os.environ.get("WATCHDOG_PID")
-    return seconds if seconds > 0 and meant in (None, str(os.getpid())) else None
+    return seconds / 2 if seconds > 0 and meant in (None, str(os.getpid())) else None
 
 
 def start_in_background(

@@ -1,13 +1,15 @@
-"""Stuck teammates: silence counts only while a sign of life is due."""
+"""Stuck teammates: silence counts only while a sign of life is due. teamd's own signs of life."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 
 import pytest
 
 from teamd import clocks
 from teamd.agent.wakeup import HeartbeatSender
+from teamd.service import watchdog_seconds
 from teamd.team.heartbeat import LONGEST_BEAT_SECONDS, Heartbeat, HeartbeatPolicy, Watchdog
 from tests.waiting import until
 
@@ -118,3 +120,24 @@ def test_a_ring_counts_even_if_the_last_answer_was_not_seen() -> None:
     again = clocks.awake()
     watchdog.ring(again)
     assert watchdog.due() == again + 1.0
+
+
+@pytest.mark.parametrize(
+    ("limit", "whose", "seconds"),
+    [
+        ("400000", None, 0.2),
+        ("400000", 0, 0.2),
+        ("400000", 1, None),  # of another process
+        ("0", None, None),
+        ("soon", None, None),
+    ],
+)
+def test_teamd_notifies_the_service_manager_in_half_of_its_limit(
+    monkeypatch: pytest.MonkeyPatch, limit: str, whose: int | None, seconds: float | None
+) -> None:
+    """At the limit itself, the service manager would kill it."""
+    monkeypatch.setenv("WATCHDOG_USEC", limit)
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    if whose is not None:
+        monkeypatch.setenv("WATCHDOG_PID", str(os.getpid() + whose))
+    assert watchdog_seconds() == seconds
