@@ -15,7 +15,10 @@ from teamd.approvals.approval import Verdict
 from teamd.errors import ExitCode
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
-from teamd.messages import TEAMD
+from teamd.mail.mailbox import Mailbox
+from teamd.mail.spool import BatchLimit
+from teamd.messages import TEAMD, Message
+from teamd.process_id import Identity
 from teamd.supervisor.fork import ChildProgram
 from teamd.supervisor.shutdowns import ShutdownOutcome
 from teamd.supervisor.team_context import TeamContext
@@ -60,12 +63,17 @@ class World:
         self.context.shutdowns.look()
         self.children.do_due()
 
+    def restarted(self, name: str, former: Identity) -> bool:
+        self.round()
+        return self.children.process(name) not in (None, former)
+
     def ended(self) -> bool:
         self.round()
         return not self.children.active()
 
     def _run(self, start: ChildStart) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        Mailbox(self._paths, start.name, durable=False).take(BatchLimit(wary=True))
         (self._paths.home / start.name).touch()
         os.set_blocking(start.bell, True)
         return len(os.read(start.bell, 1))
@@ -94,6 +102,34 @@ def test_the_earlier_of_two_deadlines_for_stopping_a_teammate_applies(
         world.children.stop("ann", seconds=seconds, then=killed.append)
     wait_until(world.ended, what="it was killed")
     assert killed == [True, True]
+
+
+@pytest.mark.parametrize("deadlines", [(_NEVER_SECONDS, 0.0), (0.0, _NEVER_SECONDS)])
+def test_the_earlier_of_two_deadlines_for_an_answer_counts(
+    world: World, deadlines: tuple[float, float]
+) -> None:
+    world.start("ann")
+    shutdowns = world.context.shutdowns
+    for seconds in deadlines:
+        shutdowns.ask("ann", asker="lead", seconds=seconds, then=lambda _: None)
+    assert shutdowns.next_due_seconds() == 0.0
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_mail_in_hand_is_blamed_for_a_crash_but_not_for_a_kill(world: World, killed: bool) -> None:
+    """Of a person, or of the kernel that is out of memory: the next reader gets the mail."""
+    paths = world.context.settings.paths
+    Mailbox(paths, "ann", durable=False).put(Message(sender="lead", to="ann", content="Go."))
+    world.start("ann")
+    first = world.children.process("ann")
+    assert first is not None
+    if killed:
+        os.kill(first.pid, signal.SIGKILL)
+    else:
+        world.children.ring(["ann"])  # it ends with exit code 1, as after a mistake
+    wait_until(lambda: world.restarted("ann", first), what="another process")
+    blamed = "crashed with mail in hand" in paths.log(TEAMD).read_text(encoding="utf-8")
+    assert blamed is not killed
 
 
 def test_a_teammate_that_agrees_to_end_and_then_hangs_is_ended_at_the_deadline(
