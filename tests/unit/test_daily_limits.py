@@ -186,6 +186,17 @@ def test_a_call_that_is_too_large_for_any_day_gets_no_date(desk: Desk) -> None:
     assert found.sentence("alice").endswith("then `teamctl resume alice`")
 
 
+def test_a_call_that_fits_only_into_a_raised_day_gets_no_date(desk: Desk) -> None:
+    """The raise ends with the day, and tomorrow's limit is too low again."""
+    desk.spend(1, 2, 3)
+    assert desk.ledger.reserve(call(4)) is not None
+    raised, _ = desk.ledger.raise_limits("alice", {"usd": DOLLAR})
+    assert raised
+    found = desk.ledger.reserve(call(5, usd=4 * DOLLAR))
+    assert found is not None
+    assert found.until is None
+
+
 def test_a_refusal_by_a_daily_limit_survives_a_replaced_file(desk: Desk) -> None:
     desk.spend(1, 2)
     desk.longest_bytes = 1
