@@ -60,6 +60,16 @@ REST_OF_DAY = 46_400.0
             "",
             3600.0,
         ),
+        (  # both are exhausted: the last reset counts
+            {
+                "anthropic-ratelimit-requests-remaining": "0",
+                "anthropic-ratelimit-requests-reset": "2026-11-18T11:07:00Z",
+                "anthropic-ratelimit-input-tokens-remaining": "0",
+                "anthropic-ratelimit-input-tokens-reset": "2026-11-18T11:08:00Z",
+            },
+            "",
+            80.0,
+        ),
     ],
 )
 def test_the_server_s_time_is_found(
