@@ -65,6 +65,7 @@ def test_the_intended_mounts_are_accepted() -> None:
         ("f", Mount("8:2", "/@home/me/work/e/g", "/home/me/work/e/f", read_only=True)),
         ("removed", Mount("8:2", "/@home/me/work/e//deleted", "/home/me/work/e", read_only=False)),
         (".vscode", Mount("8:2", "/@home/me/work/v", "/home/me/work/.vscode", read_only=True)),
+        (".vscode", Mount("0:42", "/", "/home/me/work/.vscode", read_only=False)),
         ("~", Mount("8:2", "/@home/me", "/home/teammate", read_only=False)),
         ("what is hidden here", Mount("8:9", "/old", "/opt", read_only=True)),
         ("/usr/share", Mount("8:2", "/@home", "/usr/share", read_only=True)),
