@@ -7,19 +7,21 @@ import signal
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from teamd.approvals.approval import Verdict
+from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode
 from teamd.files.paths import TeamPaths
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.mail.spool import BatchLimit
-from teamd.messages import TEAMD, Message
+from teamd.messages import TEAMD, USER, Message
 from teamd.process_id import Identity
 from teamd.supervisor.fork import ChildProgram
+from teamd.supervisor.handlers import carry_out
 from teamd.supervisor.shutdowns import ShutdownOutcome
 from teamd.supervisor.team_context import TeamContext
 from teamd.team.states import ChildStart, Status
@@ -113,6 +115,27 @@ def test_the_earlier_of_two_deadlines_for_an_answer_counts(
     for seconds in deadlines:
         shutdowns.ask("ann", asker="lead", seconds=seconds, then=lambda _: None)
     assert shutdowns.next_due_seconds() == 0.0
+
+
+def test_a_shutdown_of_several_is_refused_if_one_goes_on(world: World) -> None:
+    """Although another one passed its deadline: that one has ended."""
+    world.start(*NAMES)
+    wanted: dict[str, Any] = {"names": list(NAMES), "seconds": 0}
+    replies: list[ControlReply] = []
+    request = ControlRequest.within(60.0, "shutdown", arguments=wanted, sender=USER)
+    carry_out(world.context, request, replies.append)
+    approvals = world.context.shutdowns.approvals
+    (asked,) = (one for one in approvals.open_ones() if one.to == "ann")
+    approvals.answer(asked.id, by="ann", approve=False)
+
+    def answered() -> bool:
+        world.round()
+        return bool(replies)
+
+    wait_until(answered, what="both have ended or answered")
+    codes = [one["exit_code"] for one in replies[0].data["members"]]
+    assert codes == [ExitCode.REFUSED, ExitCode.DEADLINE]
+    assert replies[0].exit_code == ExitCode.REFUSED
 
 
 @pytest.mark.parametrize("killed", [True, False])
