@@ -310,6 +310,13 @@ def test_wait_for_all_leaves_out_those_that_are_shut_down(served: TeamPaths) -> 
     assert done.err.startswith("teamctl: there is nobody to wait for; `teamctl spawn`")
 
 
+def test_wait_for_all_reports_those_that_have_failed(served: TeamPaths) -> None:
+    enrol(served, ann=Status.IDLE, bob=Status.FAILED)
+    change(served, "bob", reason="it crashed 6 times")
+    done = call(served, "wait", "--all")
+    assert (done.status, done.out) == (1, "ann is idle\nbob is failed: it crashed 6 times\n")
+
+
 def test_a_finished_lead_is_shown_as_a_notice_until_the_person_looks(served: TeamPaths) -> None:
     enrol(served, lead=Status.IDLE, ann=Status.IDLE)
     words = "All of it\nis done."
