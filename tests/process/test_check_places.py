@@ -81,6 +81,8 @@ def test_time_output_and_memory_of_a_check_are_limited(shared: Shell, tmp_path: 
     attempt, _ = check(shared, "sleep 60", seconds=0.5)
     assert attempt.status == OVERDUE
     assert attempt.why == "it took longer than 0.5 s, and was ended"
+    attempt, _ = check(shared, "sleep 1", "sleep 1", seconds=1.5)
+    assert attempt.why == "it took longer than 1.5 s, and was ended", "the limit is for both"
     attempt, output = check(shared, "yes | head -c 10000000; echo the end; exit 1")
     assert output.endswith("the end")
     assert len(output) <= 4000
