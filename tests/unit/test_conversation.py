@@ -13,7 +13,7 @@ from teamd.agent.conversation.conversation import Conversation
 from teamd.messages import Message
 from teamd.tools import Result
 from teamd.transcript.file import Transcript
-from teamd.transcript.records import PAUSED, Opened
+from teamd.transcript.records import INTERRUPTED, LIMIT, PAUSED, REPEATED, Opened
 from tests.strict.replies import Answer, decline, say, use
 from tests.unit.life import SYSTEM, as_record, replied
 
@@ -103,6 +103,20 @@ def test_a_conversation_knows_whether_it_owes_a_reply(
     talk.deliver(mail("work"))
     change(talk)
     assert talk.owes_reply is owes
+
+
+@pytest.mark.parametrize(
+    ("outcome", "keeps"),
+    [(PAUSED, True), (LIMIT, True), (REPEATED, True), (INTERRUPTED, False), ("end_turn", False)],
+)
+def test_a_summary_repeats_mail_until_the_work_on_it_has_ended(
+    talk: Conversation, outcome: str, keeps: bool
+) -> None:
+    """A turn that was stopped is not the end of the work: mail lets it go on."""
+    talk.deliver(mail("work"))
+    talk.add_reply(replied(say("At it.")))
+    talk.end_turn(outcome, "")
+    assert bool(talk.open_items) is keeps
 
 
 def test_reopening_drops_the_messages_and_keeps_the_known_ids(
