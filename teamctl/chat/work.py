@@ -132,7 +132,8 @@ class WorkWatch:
             for notice in _find_stopped(self._paths, views)
             if not (own and notice.about == LEAD and notice.kind is NoticeKind.PAUSED)
         ]
-        return WorkDone(said[-1] if said else "", tuple(views), explain_stop(stopped) or own)
+        trouble = "; ".join(filter(None, (own, explain_stop(stopped))))
+        return WorkDone(said[-1] if said else "", tuple(views), trouble or None)
 
     def _views(self, members: Sequence[Member]) -> list[MemberView]:
         names = {one.name for one in members}

@@ -251,6 +251,10 @@ def test_a_paused_lead_is_named_once(served: TeamPaths) -> None:
     enrol(served, lead=Status.PAUSED, ann=Status.IDLE)
     done = work(served, TurnEnded(outcome=PAUSED, text="too dear; `teamctl resume lead`"))
     assert done.trouble == "lead is paused: too dear; `teamctl resume lead`"
+    change(served, "ann", status=Status.FAILED, reason="it crashed 6 times")
+    done = work(served, TurnEnded(outcome=PAUSED, text="too dear"))
+    assert done.trouble is not None
+    assert done.trouble.startswith("lead is paused: too dear; ann has failed: it crashed 6 times; ")
 
 
 def test_at_the_deadline_those_at_work_are_named(served: TeamPaths) -> None:
