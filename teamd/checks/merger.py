@@ -103,7 +103,8 @@ class MergeMaker:
             raise self._refused(entry, queue.describe_left_out(entry, made.left_out))
         try:
             gate = CommitGate(self.paths, self.settings, self.source)
-            gate.check(entry.teammate, made.commit, entry.onto)
+            copy = record.find(self.paths, entry.teammate)
+            gate.check(entry.teammate, made.commit, entry.onto, copy.base if copy else "")
         except Forbidden as error:
             raise self._refused(entry, str(error)) from error
         return made

@@ -8,7 +8,7 @@ rights, and the team would act on mail in its folder.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,13 +38,21 @@ class CommitGate:
     settings: Settings
     source: Source
 
-    def check(self, name: str, commit: str, tip: str) -> None:
+    def check(self, name: str, commit: str, tip: str, base: str = "") -> None:
         """Check that merging a teammate's commit into a tip changes no protected path.
+
+        Args:
+            name: the teammate.
+            commit: its commit, or the merge of that into the tip.
+            tip: the tip of a branch.
+            base: the base of its copy: changes that the person made there are not the teammate's.
 
         Raises:
             Forbidden: it does.
         """
-        self.check_changed(name, brought(self.source, commit, tip))
+        found = self._find_kept(name, brought(self.source, commit, tip))
+        own = _brought_unchanged(self.source, commit, tip, base) if found and base else set()
+        self._refuse(name, [path for path in found if path not in own])
 
     def check_history(self, name: str, commit: str, *known: str) -> None:
         """Check that no commit in the history of a teammate's commit changes a protected path.
@@ -75,7 +83,10 @@ class CommitGate:
         Raises:
             Forbidden: at least one is.
         """
-        if found := self._find_kept(name, changed):
+        self._refuse(name, self._find_kept(name, changed))
+
+    def _refuse(self, name: str, found: Sequence[str]) -> None:
+        if found:
             raise Forbidden(
                 f"{name}'s work changes {name_files(found)}, which no teammate may change; "
                 "have it remove that from its commits, and make the change yourself if you want "
@@ -104,6 +115,15 @@ def brought(source: Source, commit: str, tip: str, *patterns: str) -> list[str]:
     changed = {path for base in bases for path in source.differences(base, commit, *patterns)}
     there = source.differences(tip, commit, *patterns)
     return [path for path in there if path in changed or not bases]
+
+
+def _brought_unchanged(source: Source, commit: str, tip: str, base: str) -> set[str]:
+    """Return the files that a base brings to a tip, and that a commit has as the base has them.
+
+    A file that the tip has changed as well is not among them: its author would choose a version.
+    """
+    both = {*brought(source, base, tip)}.difference(brought(source, tip, base))
+    return both.difference(source.differences(base, commit))
 
 
 def _merge_bases(source: Source, one: str, other: str) -> list[str]:

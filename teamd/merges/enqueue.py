@@ -45,7 +45,7 @@ def add(queue: Queue, name: str, settings: Settings) -> Entry:
         if not copy_status.count_new(source, copy, state.tip, within=into or "HEAD"):
             raise TeamError(f"{name} has no commits that are not in {settings.merge.into}")
         gate = CommitGate(paths, settings, source)
-        gate.check(copy.name, state.tip, into or copy.base)
+        gate.check(copy.name, state.tip, into or copy.base, copy.base)
         gate.check_history(copy.name, state.tip, into or copy.base, copy.base)
         return _put(queue, source, Entry(id="", teammate=name, commit=state.tip))
 
@@ -79,7 +79,7 @@ def join(queue: Queue, settings: Settings, task: Task, commit: str) -> Entry | N
                 return None
             copy_status.fetch_commit(git, source, commit, known)
         gate = CommitGate(paths, settings, source)
-        gate.check(copy.name, commit, into or copy.base)
+        gate.check(copy.name, commit, into or copy.base, copy.base)
         gate.check_history(copy.name, commit, into or copy.base, copy.base)
         entry = Entry(
             id="",

@@ -247,3 +247,27 @@ def test_a_task_s_own_check_does_not_admit_work_to_the_queue(project: Project) -
         "it passed, but cannot join the merge queue: the queue has no check, and merges nothing "
         "without one; set [merge] check in team.toml to a command such as 'pytest -q'"
     )
+
+
+def test_a_protected_file_that_the_person_changed_in_the_base_is_not_the_teammates(
+    project: Project,
+) -> None:
+    """The branch of the queue may lack the person's commits that a copy began with."""
+    yard = Yard(project, "ann", settings='[merge]\ncheck = "true"\n')
+    yard.commit("ann", "first", a="one\n")
+    yard.add("ann")
+    assert [one["state"] for one in yard.empty().values()] == ["merged"]
+    for text in ("Mine.\n", "Newer.\n"):
+        (yard.folder / "AGENTS.md").write_text(text)
+        git(yard.folder, "add", "AGENTS.md")
+        git(yard.folder, "commit", "--quiet", "-m", "mine")
+    copy = follow(yard, "ann")
+    yard.commit("ann", "second", b="two\n")
+    yard.add("ann")
+    assert [one["state"] for one in yard.empty().values()] == ["merged", "merged"]
+    assert yard.git("show", "team/main:AGENTS.md") == "Newer."
+    git(copy, "checkout", "--quiet", "HEAD~2", "--", "AGENTS.md")
+    git(copy, "commit", "--quiet", "-m", "take the person's change back")
+    with pytest.raises(TeamError) as refused:
+        yard.add("ann")
+    assert str(refused.value) == refusal("AGENTS.md")
