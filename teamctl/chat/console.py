@@ -230,7 +230,7 @@ class _Chat:
         if model:
             self._lead.change_model(model)
         now = Roster(self._lead.paths).read().get(LEAD).model
-        output.echo(f"the lead's model is {now or 'that of the settings'}")
+        output.echo(f"the lead's model is {now or f'{self._lead.usual_model}, as in the settings'}")
 
     async def _say(self, text: str, **more: str) -> None:
         works = self._works

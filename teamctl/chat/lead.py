@@ -90,6 +90,7 @@ class Lead:
     """
 
     def __init__(self, choice: TeamOptions, *, fresh: bool, model: str | None) -> None:
+        self._choice = choice
         self._post = team_post(choice)
         self.paths = self._post.paths
         self._fresh = fresh
@@ -115,6 +116,11 @@ class Lead:
     def fresh(self) -> bool:
         """Whether the next message begins a new conversation."""
         return self._fresh
+
+    @property
+    def usual_model(self) -> str:
+        """The model of the settings; raises the errors of these."""
+        return self._choice.settings(self.paths).model.name
 
     def change_model(self, model: str) -> None:
         """Change the lead's model, starting with the next message.

@@ -36,6 +36,10 @@ class LeadProgress:
 
     def note(self, record: records.Record) -> None:
         match record:
+            case records.Delivered() if record.messages and all(
+                one.wordless for one in record.messages
+            ):
+                pass  # an interrupt, which may arrive after the end of the turn
             case records.Delivered() | records.CallAnswered() | records.NoteAdded():
                 self.what, self.since = "thinking", record.time
             case records.Replied():

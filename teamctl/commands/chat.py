@@ -105,10 +105,11 @@ def _print_work(lead: Lead, prompt: str, timeout: float, *, as_json: bool) -> No
             done = watch.wait(timeout, show)
     except KeyboardInterrupt:
         lead.interrupt()
+        said = "the lead's turn is interrupted"
         if working := watch.working():
-            names = ", ".join(working)
             hint = "`teamctl wait --all` waits for them, `teamctl shutdown --all` ends them"
-            output.warn(paths.add_team_option(f"still at work: {names}; {hint}"))
+            said += f"; still at work: {', '.join(working)}; {hint}"
+        output.warn(paths.add_team_option(said))
         raise
     if not done.trouble or (done.text and not as_json):
         states = [{"name": view.name, "state": view.state} for view in done.members]

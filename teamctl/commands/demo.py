@@ -18,6 +18,7 @@ from teamctl.demo.stage import (
     open_stage,
     temporary_folder,
 )
+from teamctl.render import output
 from teamd.errors import ExitCode
 
 _INTRO: Final = "Only the model's words are scripted; processes, mail, tools and files are real."
@@ -48,6 +49,6 @@ def command(*, fast: bool, keep: bool, script: Path | None) -> int:
         click.echo(f"teamctl: {error}; {describe_end(folder, kept=keep)}", err=True)
         return error.exit_status
     end = describe_end(folder, kept=keep)
-    click.echo(f"\nAll of it happened, in {time.time() - begun:.1f} s; {end}.")
-    click.echo("Next, in a folder of yours: `teamctl doctor` says what is missing for a real team.")
+    output.echo(f"\nAll of it happened, in {time.time() - begun:.1f} s; {end}.")
+    output.echo("Next, in your folder: `teamctl doctor` says what is missing for a real team.")
     return ExitCode.DONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -47,6 +48,8 @@ def command(choice: TeamOptions, name: str, *, as_json: bool) -> None:
             text = file.read().decode(errors="replace")
             shown = {"name": copy.name, "branch": copy.branch, "base": copy.base, "diff": text}
             output.print_json(shown)
+        elif not os.fstat(file.fileno()).st_size:
+            click.echo(f"{copy.name} has changed nothing since its base", err=True)
         elif source is None:
             shutil.copyfileobj(file, sys.stdout.buffer)
             sys.stdout.flush()

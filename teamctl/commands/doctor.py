@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 
@@ -30,6 +31,7 @@ from teamd.sandbox.probe import describe, probe
 from teamd.settings import Settings, roles, skills
 from teamd.team.roster import Roster, Team
 
+_INDENT = "      "
 _MARKS = {
     Level.OK: terminal.style("ok  ", fg="green"),
     Level.NOTE: terminal.style("note", fg="yellow"),
@@ -51,9 +53,11 @@ def command(choice: TeamOptions, *, as_json: bool) -> int:
         finding = replace(one, what=what, remedy=remedy)
         found.append(finding)
         if not as_json:
-            click.echo(f"{_MARKS[finding.level]}  {output.plain(finding.what)}")
+            what_lines = terminal.fit(finding.what, sys.stdout, _INDENT).strip()
+            click.echo(f"{_MARKS[finding.level]}  {what_lines}")
             if finding.remedy:
-                click.echo(f"      {terminal.style(output.plain(finding.remedy), dim=True)}")
+                remedy_lines = terminal.fit(finding.remedy, sys.stdout, _INDENT)
+                click.echo(terminal.style(remedy_lines, dim=True))
     if as_json:
         output.print_json({"findings": [asdict(finding) for finding in found]})
     failed = any(finding.level is Level.FAIL for finding in found)

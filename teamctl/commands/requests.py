@@ -79,18 +79,24 @@ def approve(
 
 @click.command()
 @_id_argument
-@click.option("--reason", help="Why, and what should change; - reads standard input.")
+@click.argument("words", metavar="[REASON]", required=False)
+@click.option("--reason", help="The same as REASON; - reads standard input.")
 @output.json_option
 @team_options
-def reject(choice: TeamOptions, request_id: str, *, reason: str | None, as_json: bool) -> None:
+def reject(
+    choice: TeamOptions, request_id: str, words: str | None, *, reason: str | None, as_json: bool
+) -> None:
     """Reject the request ID, such as a plan, or the one that NAME waits for.
 
-    The teammate that asked gets your answer and may ask again; without --reason a terminal asks you
-    for one. `teamctl requests` lists the ids; the first characters of one are enough if no other id
-    begins with them. The id of a permission that you gave with `teamctl approve --always` takes it
-    back.
+    REASON says why, and what should change. The teammate that asked gets your answer and may ask
+    again; without a reason a terminal asks you for one. `teamctl requests` lists the ids; the first
+    characters of one are enough if no other id begins with them. The id of a permission that you
+    gave with `teamctl approve --always` takes it back.
     """
-    _answer(choice, request_id, approve=False, reason=reason).print(as_json=as_json)
+    if words is not None and reason is not None:
+        raise click.UsageError("give the reason once: as REASON or with --reason")
+    said = reason if words is None else words
+    _answer(choice, request_id, approve=False, reason=said).print(as_json=as_json)
 
 
 def _approvals(choice: TeamOptions) -> Approvals:
@@ -178,8 +184,7 @@ def _show(request: OpenRequest) -> None:
     who = f"{output.plain(approval.asker)} → {output.plain(approval.to)}"
     about = f"[{output.plain(approval.type)}] {output.ago(approval.asked)} ago"
     click.echo(f"{terminal.style(output.plain(approval.id), bold=True)} {who} {about}")
-    for line in output.plain(approval.content).splitlines():
-        click.echo(f"  {line}")
+    output.echo(approval.content, indent="  ")
     if request.yours and request.approve not in approval.content:
         answers = f"`{request.approve}` approves it, `{request.reject} --reason …` rejects it"
-        click.echo(f"  {answers}")
+        output.echo(answers, indent="  ")

@@ -112,7 +112,7 @@ def describe_copy(copy: dict[str, Any]) -> str:
     if copy["ahead"] is None:
         return str(copy["trouble"])
     ahead, files = copy["ahead"], copy["uncommitted"]
-    said = [f"branch {copy['branch']}" if copy["branch"] else "on no branch"]
+    said = [f"branch {copy['branch']} of its copy" if copy["branch"] else "on no branch"]
     if ahead:
         said.append(f"{ahead} commit{'' if ahead == 1 else 's'} ahead")
     if files:

@@ -16,7 +16,7 @@ from teamd.team.states import Status
 
 NO_TASKS: Final = 'no tasks; `teamctl task add "…"` makes one'
 SHAPE: Final = Shape(
-    elastic={"SUBJECT": 16, "CHECK": 10, "BLOCKED BY": 10, "ROLE": 6, "OWNER": 8},
+    elastic={"CHECK": 10, "SUBJECT": 16, "BLOCKED BY": 10, "ROLE": 6, "OWNER": 8},
     spare=("PROOF", "ROLE", "CHECK", "BLOCKED BY"),
     dispensable=("OWNER",),
 )

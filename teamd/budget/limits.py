@@ -228,4 +228,6 @@ def _round_up(amount: Decimal, unit: str) -> str:
 
 def _rounded(amount: Decimal) -> Decimal:
     """Round up to a cent, or below a dollar to a millionth: the amount must suffice as a limit."""
-    return amount.quantize(_CENT if amount >= 1 or not amount else _FINE, rounding=ROUND_UP)
+    fine = amount.quantize(_CENT if amount >= 1 or not amount else _FINE, rounding=ROUND_UP)
+    cents = fine.quantize(_CENT, rounding=ROUND_UP)
+    return cents if cents == fine else fine.normalize()

@@ -69,7 +69,8 @@ class Scripted(Provider):
             return dict(document["turns"]), float(document.get("pace_seconds", 0.0))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UnusableError(
-                f"{self.path} is not a script of a model's turns: {error}"
+                f"{self.path} is not a script of a model's turns ({error}); `teamctl help models` "
+                "shows one"
             ) from error
 
 

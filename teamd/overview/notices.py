@@ -148,7 +148,7 @@ def describe_mail(paths: TeamPaths, unread: int) -> Notice:
 def describe_lead_done(paths: TeamPaths, said: str, moment: float) -> Notice:
     """Return the notice that the lead has finished, with the beginning of its last words."""
     words = " ".join(said.split())
-    words = words if len(words) <= _WORDS else f"{words[:_WORDS].rstrip()}…"
+    words = words.rstrip(".") if len(words) <= _WORDS else f"{words[:_WORDS].rstrip()}…"
     text = f"{LEAD} finished {_ago(moment)}: {words}"
     command = paths.team_command("teamctl chat")
     effect = "shows it all"

@@ -218,7 +218,7 @@ def test_a_coder_and_a_tester_build_a_program_and_fix_a_real_bug(hall: Hall) -> 
     assert "$ python3 roman.py 1994\nMCMXCIV\n" in end
     assert "$ python3 -m unittest\nOK\n" in end
     assert re.search(r"\nAll of it happened, in \d+\.\d s; .* its folder is gone\.\n", end)
-    assert end.splitlines()[-1].startswith("Next, in a folder of yours: `teamctl doctor` ")
+    assert end.splitlines()[-1].startswith("Next, in your folder: `teamctl doctor` ")
     hall.assert_cleared()
 
 

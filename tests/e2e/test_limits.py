@@ -161,7 +161,7 @@ def test_a_limit_below_the_cost_of_one_call_is_refused_with_the_figures(project:
     """Otherwise every teammate would pause before its first call."""
     configure(project, {"team_usd": 0.001})
     words = (
-        "limits.team_usd allows $0.001000, less than one call: its longest reply alone, "
+        "limits.team_usd allows $0.001, less than one call: its longest reply alone, "
         "model.max_tokens = "
     )
     started = project.run("teamd", "start")

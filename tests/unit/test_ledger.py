@@ -48,10 +48,10 @@ def refusal(path: Path, terms: Terms, wanted: Reservation) -> Refusal:
          "1,000 tokens", ("2000", "tokens 500")),
         (Terms(team_tokens=1999), "the team has used 1,000 tokens of 1,999 tokens",
          "1,000 tokens", ("2000", "tokens 1")),
-        (Terms(teammate_usd=Decimal("0.3")), "alice has used $0.250000 of $0.300000",
-         "$0.250000", ("0.500000", "usd 1")),
-        (Terms(team_usd=Decimal("0.49")), "the team has used $0.250000 of $0.490000",
-         "$0.250000", ("0.500000", "usd 1")),
+        (Terms(teammate_usd=Decimal("0.3")), "alice has used $0.25 of $0.30",
+         "$0.25", ("0.50", "usd 1")),
+        (Terms(team_usd=Decimal("0.49")), "the team has used $0.25 of $0.49",
+         "$0.25", ("0.50", "usd 1")),
     ],
 )  # fmt: skip
 def test_a_refusal_names_the_limit_its_figures_and_the_remedy(
@@ -74,8 +74,8 @@ def test_a_limit_that_is_used_up_is_described_as_reached(path: Path) -> None:
     Ledger(path).settle(call(1), None)
     found = refusal(path, Terms(team_usd=Decimal("0.25")), call(2))
     assert found.why == (
-        "limits.team_usd is reached: the team has used $0.250000 of $0.250000 (1 call that "
-        "broke off counts in full), and the next call may take $0.250000"
+        "limits.team_usd is reached: the team has used $0.25 of $0.25 (1 call that "
+        "broke off counts in full), and the next call may take $0.25"
     )
 
 

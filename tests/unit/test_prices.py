@@ -135,7 +135,7 @@ def test_the_sentence_about_a_limit_below_the_cost_of_one_call_has_the_figures()
     terms = Terms(team_usd_per_day=Decimal("0.05"), prices=own)
     (found,) = find_small_limits(terms, ["dear", "cheap"], 16_000)
     assert found == (
-        "limits.team_usd_per_day allows $0.050000, less than one call: its longest reply alone, "
-        "model.max_tokens = 16000, may take $0.160000; raise the limit to several times that, or "
+        "limits.team_usd_per_day allows $0.05, less than one call: its longest reply alone, "
+        "model.max_tokens = 16000, may take $0.16; raise the limit to several times that, or "
         "lower model.max_tokens"
     )

@@ -187,7 +187,7 @@ def test_a_teammate_that_pauses_at_the_end_of_its_step_is_pausing(paths: TeamPat
 
 def test_a_copy_without_work_is_described_without_zeros() -> None:
     copy = {"branch": "team/ann", "ahead": 0, "uncommitted": 0}
-    assert describe_copy(copy) == "branch team/ann"
+    assert describe_copy(copy) == "branch team/ann of its copy"
     assert describe_copy({**copy, "ahead": 2, "uncommitted": 1}) == (
-        "branch team/ann, 2 commits ahead, 1 uncommitted file"
+        "branch team/ann of its copy, 2 commits ahead, 1 uncommitted file"
     )

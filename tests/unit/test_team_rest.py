@@ -326,7 +326,7 @@ def test_a_finished_lead_is_shown_as_a_notice_until_the_person_looks(served: Tea
     words = "All of it\nis done."
     write(served, LEAD, TurnEnded(outcome="end_turn", text=words, time=1.0))
     assert "lead finished" in call(served, "team").out
-    assert "All of it is done.; `teamctl chat` shows it all" in call(served, "team").out
+    assert "All of it is done; `teamctl chat` shows it all" in call(served, "team").out
     change(served, "ann", status=Status.WORKING)
     assert "lead finished" not in call(served, "team").out
     change(served, "ann", status=Status.IDLE)

@@ -11,12 +11,12 @@ export function announce(text, bad = false) {
   clearTimeout(quiet);
   said.className = bad ? 'bad' : '';
   fill(said, text);
-  if (!bad) quiet = setTimeout(() => fill(said), 15000);
+  if (!bad) quiet = setTimeout(() => fill(said), 6000);
 }
 
-// Remove the error of the view that is left.
+// Remove the message of the view that is left.
 export function forgive() {
-  if ($('said').className === 'bad') fill($('said'));
+  fill($('said'));
 }
 
 export async function attempt(work, silent = false) {

@@ -60,5 +60,5 @@ function say(team) {
     event.preventDefault();
     event.target.form.requestSubmit();
   };
-  return h('form', { onsubmit: send, 'aria-label': 'Write to the lead' }, h('textarea', { name: 'text', rows: 1, 'aria-label': 'Message to the lead', placeholder: why || 'Message to the lead; Enter sends, Shift+Enter begins a line', onkeydown: typed }), h('button.primary', { 'aria-label': 'Send to lead', title: why || null }, icon('send'), 'Send'));
+  return h('form', { onsubmit: send, 'aria-label': 'Write to the lead' }, h('textarea', { name: 'text', rows: 1, 'aria-label': 'Message to the lead', placeholder: why || innerWidth < 768 ? 'Message to the lead' : 'Message to the lead; Enter sends, Shift+Enter begins a line', onkeydown: typed }), h('button.primary', { 'aria-label': 'Send to lead', title: why || null }, icon('send'), 'Send'));
 }

@@ -11,7 +11,8 @@ export function growing(what, sizes, { known, name, redraw, at = 0 }, show) {
   const drawn = steady(show);
   let fixed = at; // shows a moment: nothing is read on until the person asks
   const size = () => own(known.sizes?.[sizes], name) ?? 0;
-  const isNear = () => innerHeight + scrollY >= document.body.scrollHeight - 160;
+  const bottom = () => scrollY + (document.querySelector('main .columns > div') ?? document.body).getBoundingClientRect().bottom; // of what is read, not of the column that follows it on a phone
+  const isNear = () => innerHeight + scrollY >= bottom() - 160;
   const later = (work) => requestAnimationFrame(() => requestAnimationFrame(work));
   const set = (next) => { windows = next; version += 1; redraw(); };
   const ask = async () => {
@@ -21,11 +22,11 @@ export function growing(what, sizes, { known, name, redraw, at = 0 }, show) {
   const look = latest(ask, ([last, answer]) => {
     if (last !== windows.at(-1)) return look(); // other lines were asked for meanwhile
     if (last && answer.end === last.end) return null;
-    const near = !fixed && isNear();
+    const near = !fixed && (!last || isNear());
     const next = last && answer.start === last.end ? [...windows, answer] : [answer]; // or the file is a new one
     for (let all = next.reduce((sum, one) => sum + one.records.length, 0); next.length > 1 && all - next[0].records.length >= MOST;) all -= next.shift().records.length;
     set(next);
-    if (near) later(() => scrollTo({ top: document.body.scrollHeight }));
+    if (near) later(() => scrollTo({ top: bottom() - innerHeight }));
     if (!last && fixed) later(() => document.querySelector('.aimed')?.scrollIntoView({ block: 'center' }));
     return !fixed && answer.end < size() && look();
   });
