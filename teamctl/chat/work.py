@@ -18,6 +18,7 @@ from teamctl.mail.team_rest import (
     Crew,
     RestWatch,
     explain_late,
+    find_subagents,
 )
 from teamctl.render import output
 from teamd.errors import DeadlinePassed
@@ -115,9 +116,13 @@ class WorkWatch:
         if self._first_turn is None:
             return None
         crew = self._crew.choose(self._roster.read())
-        if [one.name for one in crew] == [LEAD] and not self._rest.is_busy(crew[0]):
-            return crew  # nobody else can wake it
+        if [one.name for one in crew] == [LEAD] and not self._may_wake(crew[0]):
+            return crew
         return self._rest.look()
+
+    def _may_wake(self, lead: Member) -> bool:
+        """Return whether a lead without a team may go on: it may not yet know of a result."""
+        return self._rest.is_busy(lead) or any(find_subagents(self._paths))
 
     def _describe(self, members: Sequence[Member]) -> WorkDone:
         since = RecordsSinceMessage(

@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from teamctl.tail import GrowingFile
 from teamd.board.files import TaskFiles
@@ -102,14 +101,16 @@ def runs_subagent(paths: TeamPaths) -> bool:
 
     A command in the background is not waited for: it may be a server.
     """
-    return any(map(_is_running_subagent, list_files(paths.jobs(LEAD), "*.json")))
+    return any(job.get("ended") is None for job in find_subagents(paths))
 
 
-def _is_running_subagent(path: Path) -> bool:
-    with suppress(StoreError, ValueError):  # a damaged file describes no running job
-        job = json.loads(files.read(path) or b"null")
-        return isinstance(job, dict) and job.get("subagent") is True and job.get("ended") is None
-    return False
+def find_subagents(paths: TeamPaths) -> Iterator[dict[str, Any]]:
+    """Yield the jobs of the lead's subagents in the background, as in their files."""
+    for path in list_files(paths.jobs(LEAD), "*.json"):
+        with suppress(StoreError, ValueError):  # a damaged file describes no job
+            job = json.loads(files.read(path) or b"null")
+            if isinstance(job, dict) and job.get("subagent") is True:
+                yield job
 
 
 def explain_late(working: Sequence[str], seconds: float) -> str:

@@ -50,7 +50,7 @@ def test_a_teammate_works_in_its_copy_and_the_person_merges_it(
     shown = json.loads(project.do("teamctl", "team", "--json"))["members"][0]["worktree"]
     assert (shown["path"], shown["branch"]) == (str(copy), "team/alice")
     assert (shown["ahead"], shown["uncommitted"]) == (0, 2)
-    assert "branch team/alice, 2 uncommitted files" in project.do("teamctl", "team")
+    assert "branch team/alice of its copy, 2 uncommitted files" in project.do("teamctl", "team")
 
     patch = project.do("teamctl", "diff", "alice")
     assert "+three" in patch

@@ -245,7 +245,7 @@ def test_a_third_teammate_works_in_a_copy_that_is_merged_once_its_check_passes(
     assert added == "adds task 1, “Read Roman numerals, too”, with a check"
     assert re.fullmatch(r"spawns carl, coder, in a working copy \(pid \d+\)", spawned)
     assert re.fullmatch(r"merges team/carl into main: [0-9a-f]{8}", merged)
-    assert "\ncarl: branch team/carl\n" in played.kept
+    assert "\ncarl: branch team/carl of its copy\n" in played.kept
     assert "\n$ python3 roman.py MCMXCIV\n1994\n" in played.kept
 
 
