@@ -9,7 +9,13 @@ import click
 from teamctl import arguments
 from teamctl.mail.router import team_queue
 from teamctl.render import output, tables
-from teamctl.render.queue_table import EMPTY_QUEUE, NOT_MERGING, SHORT_COMMIT, queue_table
+from teamctl.render.queue_table import (
+    EMPTY_QUEUE,
+    NOT_MERGING,
+    SHORT_COMMIT,
+    queue_notes,
+    queue_table,
+)
 from teamd.command_line.options import SuggestingGroup, team_options
 from teamd.command_line.run import TeamOptions
 from teamd.files import pidfile
@@ -44,6 +50,8 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
         return
     if there:
         tables.console().print(queue_table(there))
+        for line in queue_notes(there):
+            output.echo(choice.add_team_option(line))
         if pidfile.supervisor(paths) is None and any(not one.state.finished for one in there):
             output.warn(NOT_MERGING)
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from teamctl.render import output, tables
@@ -26,6 +26,18 @@ _COLOURS: Final = {
 
 def queue_table(entries: Sequence[Entry]) -> FittedTable:
     return tables.make_table(_HEADINGS, map(_row, entries), ("ID",))
+
+
+def queue_notes(entries: Sequence[Entry]) -> Iterator[str]:
+    """Yield a line for each teammate whose last entry was not merged: the next step."""
+    last = {entry.teammate: entry for entry in entries}
+    for entry in last.values():
+        if entry.state not in ("conflict", "failed"):
+            continue
+        then = f"`teamctl queue add {entry.teammate}` queues it again"
+        if entry.task:
+            then = f"it joins the queue again once {entry.teammate} completes task {entry.task}"
+        yield f"{entry.teammate} was told how to repair {entry.id}; {then}"
 
 
 def _row(entry: Entry) -> list[str | Cell]:

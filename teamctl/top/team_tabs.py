@@ -8,7 +8,7 @@ from typing import Final, Self, TypeAlias
 
 from teamctl.mail.team_mail import TeamMail
 from teamctl.render.message_table import NO_MESSAGES, MessageRow, message_table
-from teamctl.render.queue_table import EMPTY_QUEUE, NOT_MERGING, queue_table
+from teamctl.render.queue_table import EMPTY_QUEUE, NOT_MERGING, queue_notes, queue_table
 from teamctl.render.tables import Cell, FittedTable
 from teamctl.render.task_table import NO_TASKS, task_facts, task_notes, task_state, task_table
 from teamctl.render.usage_table import usage_notes, usage_table
@@ -79,7 +79,7 @@ def queue_reader(_: TeamOptions, paths: TeamPaths) -> Reader:
 
         entries = queue.read(paths)
         table = queue_table(entries.all)
-        told = []
+        told = [(line, "yellow") for line in queue_notes(entries.all)]
         if entries.open and pidfile.supervisor(paths) is None:
             told.append((NOT_MERGING, "yellow"))
         if ahead := read_ahead(paths, Roster(paths).read()):

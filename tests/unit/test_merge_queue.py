@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from teamctl.render.queue_table import queue_notes
 from teamd.board.board import Board
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
@@ -56,3 +57,16 @@ def test_a_commit_that_cannot_be_kept_does_not_join_the_queue(queue: Queue) -> N
         queue.add(wanted, keep=fail)
     assert queue.read().all == ()
     assert queue.add(wanted, keep=lambda _: None).id == "1"
+
+
+def test_the_next_step_of_the_last_work_that_was_not_merged_is_named() -> None:
+    entries = [
+        Entry(id="1", teammate="ann", commit="0" * 40, state=MergeState.CONFLICT),
+        Entry(id="2", teammate="bob", commit="0" * 40, state=MergeState.FAILED, task="7"),
+        Entry(id="3", teammate="cay", commit="0" * 40, state=MergeState.CONFLICT),
+        Entry(id="4", teammate="cay", commit="0" * 40, state=MergeState.MERGED),
+    ]
+    assert [*queue_notes(entries)] == [
+        "ann was told how to repair 1; `teamctl queue add ann` queues it again",
+        "bob was told how to repair 2; it joins the queue again once bob completes task 7",
+    ]

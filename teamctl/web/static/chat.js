@@ -7,7 +7,7 @@ import { conversation } from './conversation.js';
 import { growing } from './growing.js';
 import { markdown } from './markdown.js';
 import { activity, refusal, who } from './overview.js';
-import { noteSeen } from './waiting.js';
+import { noteSeen, request, waitingFor } from './waiting.js';
 
 export function chat({ known, redraw }) {
   const name = 'lead';
@@ -33,6 +33,7 @@ export function chat({ known, redraw }) {
           h('div', {},
             one ? [talk.draw(), live && h('div.entry', { 'data-key': 'live', 'aria-live': 'off' }, avatar(name, team.members), h('p.by', {}, h('strong', {}, name), h('span.note', {}, 'writes …')), h('div.body', {}, markdown(live)))]
               : card('', empty('No agent leads this team yet.', 'Your first message starts one. It can spawn teammates, hand out tasks and review plans; you talk only to it.')),
+            h('ol.plain.requests', { 'data-key': 'asked' }, waitingFor(known).filter((asked) => asked.from === name).map((asked) => request(asked, known))),
             known.may && h('div.composer', { 'data-key': 'composer' }, status(one, team), say(team))),
           h('aside', { 'aria-label': 'The team' }, card('The team', others.length ? h('ul.plain.people', {}, others.map((other) => h('li', { 'data-key': other.name }, h('p', {}, who(other.name, team.members, [state(other.state), ' ', ago(other.since)])), activity(other, team) ? h('p.note', {}, h('span.cut', {}, activity(other, team))) : null))) : h('p.note', {}, 'The lead has spawned nobody yet.')))),
       ];

@@ -61,7 +61,7 @@ export function everything(known, brief = false) {
   return [asked.length ? h('ol.plain.requests', {}, asked.map((one) => request(one, known))) : null, needs.length ? h('ul.plain.needs', {}, needs.map((one) => need(one, known))) : null];
 }
 
-function request(one, known) {
+export function request(one, known) {
   const plan = one.type === 'plan_approval_request';
   const cut = (one.type !== 'push' && one.content.length > one.what.length) || one.what.length > SHORT;
   const what = ['permission_request', 'push'].includes(one.type) || one.what.length <= SHORT ? one.what : `${one.what.slice(0, SHORT)}…`;
