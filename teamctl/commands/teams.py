@@ -26,7 +26,7 @@ from teamd.team.roster import Roster
 
 _SHAPE = Shape(
     elastic={"STATUS": 12, "TEAM": 12, "FOLDER": 12},
-    spare=("TEAMD", "MEMBERS", "STATUS"),
+    spare=("MEMBERS", "STATUS", "TEAMD"),
     dispensable=("FOLDER", "PATH"),  # a path is whole or missing
 )
 
