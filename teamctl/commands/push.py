@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -40,7 +41,7 @@ def command(choice: TeamOptions, name: str, *, remote: str, as_json: bool) -> No
     """
     paths = choice.existing()
     source, ready = _prepare(choice, paths, name, remote)
-    said = _push(choice, source, ready)
+    said = _push(choice, paths, source, ready)
     facts = {"name": name, **ready.to_json(), "text": said}
     output.print_either(output.plain(said), facts, as_json=as_json)
 
@@ -70,7 +71,7 @@ def pr(
     paths = choice.existing()
     gh = _find_gh(choice, paths, name)
     source, ready = _prepare(choice, paths, name, remote)
-    _push(choice, source, ready)
+    _push(choice, paths, source, ready)
     subjects = _subjects(source, ready, base)
     words = ["--head", ready.branch, "--title", title or subjects[0]]
     words += ["--body", "\n".join(f"- {one}" for one in reversed(subjects))]
@@ -91,7 +92,7 @@ def _prepare(choice: TeamOptions, paths: TeamPaths, name: str, remote: str) -> t
     settings = choice.settings(paths)
     if name == settings.merge.into:
         source = Source.of(settings.team.workspace, [paths.work])
-        return push.pushing(source), push.prepare_branch(source, name, remote)
+        return source, push.prepare_branch(paths, source, name, remote)
     member = Roster(paths).read().find(name.removeprefix("team/"))
     if member is None:
         names = [one.name for one in Roster(paths).read().members]
@@ -100,13 +101,13 @@ def _prepare(choice: TeamOptions, paths: TeamPaths, name: str, remote: str) -> t
     ready = push.prepare_copy(paths, copy.name, settings, remote=remote, own=copy.branch)
     if left := copy_status.look(paths, copy).uncommitted:
         output.warn(f"not committed, so not pushed: {copy_status.name_files(left)}")
-    return push.pushing(source_of(copy)), ready
+    return source_of(copy), ready
 
 
-def _push(choice: TeamOptions, source: Source, ready: Push) -> str:
+def _push(choice: TeamOptions, paths: TeamPaths, source: Source, ready: Push) -> str:
     from teamd.copies import push  # noqa: PLC0415 -- 20 ms
 
-    said = push.run(source, ready)
+    said = push.run(paths, source, ready)
     choice.done = said.partition("\n")[0]
     return said
 
@@ -126,6 +127,7 @@ def _find_gh(choice: TeamOptions, paths: TeamPaths, name: str) -> str:
 
 def _subjects(source: Source, ready: Push, base: str) -> list[str]:
     """Return the subjects of the commits that a pull request brings, newest first."""
+    source = replace(source, true_objects=True)
     onto = source.find(f"refs/remotes/{ready.remote}/{base or 'HEAD'}")
     words = ("--format=%s", f"--max-count={_MOST_SUBJECTS if onto else 1}", ready.commit)
     said = source.do("log", "--no-show-signature", *words, *((f"^{onto}",) if onto else ()))

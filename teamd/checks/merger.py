@@ -382,8 +382,8 @@ class Merger:
         if remote:
             self.queue.note(entry.id, why=f"merged; being pushed to {remote}")
             try:
-                ready = push.prepare_branch(self._source, self._into, remote)
-                await push.run_beside(self._source, ready)
+                ready = push.prepare_branch(self._paths, self._source, self._into, remote)
+                await push.run_beside(self._paths, self._source, ready)
             except StoreError:
                 raise
             except TeamError as error:

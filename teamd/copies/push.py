@@ -2,14 +2,16 @@
 
 The commits are first fetched into that repository, and its settings alone decide where a remote is.
 Nothing is read from the settings of a working copy. A push names a commit, not a branch, so that
-exactly the commits that were shown leave, and it is never forced.
+exactly the commits that were shown leave, and it is never forced. The commits that are shown and
+compared to the remote are read from verified objects alone, see `teamd.copies.verified`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import unquote
@@ -20,6 +22,14 @@ from teamd.copies.move_branch import ref_of
 from teamd.copies.record import check_object_id
 from teamd.copies.sandboxed_git import open_sandboxed_git
 from teamd.copies.source import Source, last_words, person_environment, source_of
+from teamd.copies.verified import (
+    add_changed_files,
+    add_content,
+    add_trees,
+    find_commits,
+    open_verified,
+    range_of,
+)
 from teamd.errors import TeamError
 from teamd.files import locks
 from teamd.files.paths import TeamPaths
@@ -72,6 +82,7 @@ class Push:
             repository knows, newest first.
         stat: the changed files, as `git diff --stat` shows them, below the number of commits that
             the branch gets and the remote has on other branches, if any.
+        base: the commit to which the changed files are compared; empty if there is none.
         known: whether the remote has the commit already, as far as that repository knows.
     """
 
@@ -81,6 +92,7 @@ class Push:
     commit: str
     commits: tuple[tuple[str, str], ...]
     stat: str
+    base: str = ""
     known: bool = False
 
     @property
@@ -98,14 +110,15 @@ class Push:
     def to_json(self) -> dict[str, Any]:
         commits = [{"commit": commit, "subject": subject} for commit, subject in self.commits]
         facts = {"remote": self.remote, "url": self.url, "branch": self.branch}
-        facts |= {"commit": self.commit, "stat": self.stat}
+        facts |= {"commit": self.commit, "base": self.base, "stat": self.stat}
         return {**facts, "commits": commits}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         commits = tuple((one["commit"], one["subject"]) for one in found["commits"])
         names = ("remote", "url", "branch", "commit", "stat")
-        return cls(commits=commits, **{name: found[name] for name in names})
+        facts = {name: found[name] for name in names}
+        return cls(commits=commits, base=found.get("base", ""), **facts)
 
 
 def remotes_of(source: Source) -> list[str]:
@@ -161,7 +174,7 @@ def prepare_copy(
     """
     with locks.locked(record.lock_file(paths, name)):
         copy = record.get(paths, name)
-        source = pushing(source_of(copy))
+        source = source_of(copy)
         remote = find_remote(source, remote)
         with open_sandboxed_git(paths, copy.folder, copy.origin) as git:
             done = git.run(_RESOLVE, own)
@@ -170,22 +183,26 @@ def prepare_copy(
                 raise TeamError(f"{name}'s working copy has no branch {own!r} with a commit")
             commit = check_object_id(commit.strip())
             copy_status.fetch_commit(git, source, commit, [copy.base])
-    gate = CommitGate(paths, settings, source)
-    gate.check(copy.name, commit, copy.base)
-    gate.check_history(copy.name, commit, copy.base)
     target = branch or (current.removeprefix("refs/heads/") if own == "HEAD" else own)
     if not target:
         raise TeamError(f"{name} has no branch checked out; name the branch to push to")
-    return describe(source, commit, remote, target)
+    with open_verified(paths, source, commit, [copy.base]) as store:
+        new = (one.id for one in _list_new(store, commit, [copy.base]))
+        add_trees(store, (commit, copy.base, *new))
+        gate = CommitGate(paths, settings, store)
+        gate.check(copy.name, commit, copy.base)
+        gate.check_history(copy.name, commit, copy.base)
+    return prepare_commit(paths, source, commit, remote, target)
 
 
-def prepare_branch(source: Source, own: str, remote: str = "", branch: str = "") -> Push:
+def prepare_branch(
+    paths: TeamPaths, source: Source, own: str, remote: str = "", branch: str = ""
+) -> Push:
     """Return the push of a branch of the person's repository, or of HEAD, see `prepare_copy`.
 
     Raises:
         TeamError: the branch does not exist.
     """
-    source = pushing(source)
     commit = source.find(own if own == "HEAD" else ref_of(own))
     current = source.ask("symbolic-ref", "--quiet", "--short", "HEAD")
     target = branch or (current if own == "HEAD" else own)
@@ -193,72 +210,101 @@ def prepare_branch(source: Source, own: str, remote: str = "", branch: str = "")
         raise TeamError(f"{source.folder} has no branch {own} with a commit yet")
     if not target:
         raise TeamError(f"{source.folder} has no branch checked out; name the branch to push to")
-    return describe(source, commit, find_remote(source, remote), target)
+    return prepare_commit(paths, source, commit, find_remote(source, remote), target)
 
 
-def pushing(source: Source) -> Source:
-    """Return a repository as it is read for a push."""
-    return replace(source, true_objects=True)
-
-
-def describe(source: Source, commit: str, remote: str, branch: str) -> Push:
+def prepare_commit(paths: TeamPaths, source: Source, commit: str, remote: str, branch: str) -> Push:
     """Describe the push of a commit that the person's repository has, without asking the remote.
 
     Args:
-        source: the repository, see `pushing`.
+        paths: the team.
+        source: the repository.
         commit: the commit.
         remote: the name of a remote.
         branch: the branch there.
 
     Raises:
-        TeamError: there are too many commits, or the branch has an odd name.
+        TeamError: there are too many commits, objects are missing or altered, or the branch has an
+            odd name.
     """
     if not BRANCH.fits(branch):
         raise TeamError(f"{branch!r} cannot be pushed to: it must be {BRANCH.must_be}")
-    prefix = f"refs/remotes/{remote}/"
-    tracked = source.do("for-each-ref", "--format=%(refname) %(objectname)", prefix)
-    known = dict(line.split(" ") for line in tracked.split("\n") if line)
-    words = ("rev-list", f"--max-count={MOST_COMMITS + 1}", "--format=%H %s", "--encoding=UTF-8")
-    said = source.do(*words, "--stdin", given=_range(commit, known.values()))
-    lines = said.split("\n")[1::2]  # each is below a line with the commit alone
-    if len(lines) > MOST_COMMITS:
-        raise TeamError(
-            f"{remote} lacks more than {MOST_COMMITS} commits of {branch}, as far as "
-            f"{source.folder} knows; `git fetch {remote}` there may find them, or push the branch "
-            "from which this work began first"
-        )
     url = _find_url(source, remote, "--push")
     _check_place(source, remote, url)
-    nearest = (known.get(f"{prefix}{branch}"), known.get(f"{prefix}HEAD"), *known.values())
-    base = _find_base(source, commit, filter(None, nearest))
-    stat = source.do("diff-tree", "-r", *_STAT, base, commit)
-    if there := known.get(f"{prefix}{branch}"):
-        count = int(source.do("rev-list", "--count", commit, f"^{there}")) - len(lines)
-        more = "1 commit" if count == 1 else f"{count} commits"
-        stat = f" and {more} of other branches of {remote}\n{stat}" if count else stat
+    prefix = f"refs/remotes/{remote}/"
+    tracked = source.do("for-each-ref", "--format=%(refname) %(objectname)", prefix)
+    heads = dict(line.split(" ") for line in tracked.split("\n") if line)
+    known = find_commits(source, heads.values())
+    there = heads.get(f"{prefix}{branch}", "")
+    with open_verified(paths, source, commit, known) as store:
+        listed = _list_new(store, commit, known)
+        new = [one for one in listed if one.new]
+        base = _find_base(store, commit, there, listed)
+        stat = _describe_changes(store, commit, base, remote, len(new))
     return Push(
         remote=remote,
         url=_one_line(without_login(url)),
         branch=branch,
         commit=commit,
-        commits=tuple(
-            (line.partition(" ")[0], _one_line(line.partition(" ")[2])[:_LONGEST_SUBJECT])
-            for line in lines
-        ),
+        commits=tuple((one.id, _one_line(one.subject)[:_LONGEST_SUBJECT]) for one in new),
         stat=stat,
-        known=known.get(f"{prefix}{branch}") == commit,
+        base=base,
+        known=there == commit,
     )
 
 
-def _range(commit: str, known: Iterable[str]) -> bytes:
-    """Return standard input for `rev-list`: the commits that the known ones do not have."""
-    return "".join(f"{line}\n" for line in (commit, *(f"^{one}" for one in known))).encode()
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A commit that the remote gets, or one below those, which it has."""
+
+    new: bool
+    id: str
+    when: int
+    subject: str
 
 
-def _find_base(source: Source, commit: str, known: Iterable[str]) -> str:
-    """Return the commit to which the changed files are compared, or the empty tree."""
-    found = (source.ask("merge-base", there, commit) for there in known)
-    return next(filter(None, found), "") or source.do("hash-object", "-t", "tree", "--stdin")
+def _list_new(store: Source, commit: str, known: Sequence[str]) -> list[_Listed]:
+    """Return the commits that the known ones do not have, newest first, and their known parents.
+
+    Raises:
+        TeamError: there are more than `MOST_COMMITS`.
+    """
+    words = ("--boundary", f"--max-count={MOST_COMMITS + 1}", "--format=%m %H %ct %s")
+    given = range_of([commit], known)
+    said = store.do("rev-list", *words, "--encoding=UTF-8", "--stdin", given=given)
+    lines = said.split("\n")[1::2]  # each is below a line with the commit alone
+    found = (line.split(" ", 3) for line in lines)
+    listed = [_Listed(mark != "-", one, int(when), text) for mark, one, when, text in found]
+    if len([one for one in listed if one.new]) > MOST_COMMITS:
+        raise TeamError(
+            f"the remote lacks more than {MOST_COMMITS} of these commits, as far as {store.folder} "
+            "knows; `git fetch` there may find them, or push the branch from which this work began "
+            "first"
+        )
+    return listed
+
+
+def _find_base(store: Source, commit: str, there: str, listed: Sequence[_Listed]) -> str:
+    """Return the commit to which the changed files are compared; empty for none.
+
+    The commit is that of the branch on the remote, or else the newest that the remote has.
+    """
+    if there and (found := store.ask("merge-base", there, commit)):
+        return found
+    if not listed:
+        return commit
+    return max(((one.when, one.id) for one in listed if not one.new), default=(0, ""))[1]
+
+
+def _describe_changes(store: Source, commit: str, base: str, remote: str, new: int) -> str:
+    """Return the changed files, see `Push.stat`."""
+    old = base or store.do("hash-object", "-t", "tree", "--stdin")
+    add_trees(store, (old, commit))
+    add_changed_files(store, old, commit)
+    stat = store.do("diff-tree", "-r", *_STAT, old, commit)
+    count = int(store.do("rev-list", "--count", commit, f"^{base}")) - new if base else 0
+    more = "1 commit" if count == 1 else f"{count} commits"
+    return f" and {more} of other branches of {remote}\n{stat}" if count else stat
 
 
 def _one_line(text: str) -> str:
@@ -271,101 +317,131 @@ def skips_hook(source: Source) -> bool:
     return os.access(source.folder / os.fsdecode(done.stdout).removesuffix("\n"), os.X_OK)
 
 
-Steps = Generator[tuple[str, ...], Captured, str]  # yields commands of git
+# Yields commands of git, and the repository in which they run beside an agent.
+Steps = Generator[tuple[Source, tuple[str, ...]], Captured, str]
 
 
-def run(source: Source, push: Push) -> str:
+def run(paths: TeamPaths, source: Source, push: Push) -> str:
     """Push as the person does in a terminal, so that their hooks run; return a sentence.
+
+    Git reads the person's whole repository, as the hooks may.
 
     Raises:
         PushFailed: the remote has not taken it.
     """
-    source = pushing(source)
-    steps = _push(source, push)
-    try:
-        words = next(steps)
-        while True:
-            argv, env = source.command_line(*words, quiet=False)
-            env = {**person_environment(), **env}
-            words = steps.send(run_to_end(argv, timeout_seconds=_SECONDS, env=env))
-    except StopIteration as end:
-        return str(end.value)
-    except OSError as error:  # includes TimeoutError
-        raise PushFailed(f"git could not push to {push.remote}: {error}") from error
+    with closing(_push(paths, source, push, whole=False)) as steps:
+        try:
+            _, words = next(steps)
+            while True:
+                argv, env = source.command_line(*words, quiet=False)
+                env = {**person_environment(), **env}
+                done = run_to_end(argv, timeout_seconds=_SECONDS, env=env)
+                _, words = steps.send(done)
+        except StopIteration as end:
+            return str(end.value)
+        except OSError as error:  # includes TimeoutError
+            raise PushFailed(f"git could not push to {push.remote}: {error}") from error
 
 
-async def run_beside(source: Source, push: Push) -> str:
+async def run_beside(paths: TeamPaths, source: Source, push: Push) -> str:
     """Push beside an asyncio loop, without hooks and without a question; return a sentence.
 
     Raises:
         PushFailed: the remote has not taken it.
     """
-    source = pushing(source)
-    return await _beside(source, push, _push(source, push))
+    return await _beside(push, _push(paths, source, push, whole=True))
 
 
-async def look_beside(source: Source, push: Push) -> str:
+async def look_beside(paths: TeamPaths, source: Source, push: Push) -> str:
     """Return the sentence that the remote has the commit; empty if it has not.
 
     Raises:
         PushFailed: the remote cannot be asked, or would not take the push.
     """
-    source = pushing(source)
-    return await _beside(source, push, _look(source, push))
+    return await _beside(push, _look(paths, source, push))
 
 
-async def _beside(source: Source, push: Push, steps: Steps) -> str:
-    try:
-        words = next(steps)
-        while True:
-            argv, env = source.command_line(*words)
-            # An empty GIT_ASKPASS also stops git from asking by SSH_ASKPASS, in a window.
-            env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", "SSH_ASKPASS_REQUIRE": "never"}
-            env["PATH"] = os.pathsep.join(trusted_path(source.untrusted))  # git starts ssh
-            words = steps.send(await capture(argv, timeout_seconds=_SECONDS, env=env, bound=True))
-    except StopIteration as end:
-        return str(end.value)
-    except OSError as error:  # includes TimeoutError
-        raise PushFailed(f"git could not push to {push.remote}: {error}") from error
+async def _beside(push: Push, steps: Steps) -> str:
+    with closing(steps):
+        try:
+            source, words = next(steps)
+            while True:
+                argv, env = source.command_line(*words)
+                # An empty GIT_ASKPASS also stops git from asking by SSH_ASKPASS, in a window.
+                env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": ""}
+                env |= {"SSH_ASKPASS_REQUIRE": "never"}
+                env["PATH"] = os.pathsep.join(trusted_path(source.untrusted))  # git starts ssh
+                done = await capture(argv, timeout_seconds=_SECONDS, env=env, bound=True)
+                source, words = steps.send(done)
+        except StopIteration as end:
+            return str(end.value)
+        except OSError as error:  # includes TimeoutError
+            raise PushFailed(f"git could not push to {push.remote}: {error}") from error
 
 
-def _look(source: Source, push: Push) -> Steps:
+def _look(paths: TeamPaths, source: Source, push: Push) -> Steps:
     """Return the sentence that the remote has the commit; empty if it has not.
 
     Raises:
         PushFailed: it would also get commits that were not shown, or would lose some.
     """
-    pushed, fetched = _find_url(source, push.remote, "--push"), _find_url(source, push.remote)
-    if (now := _one_line(without_login(pushed))) != push.url:
-        raise PushFailed(f"{push.remote} is at {now} now, not at {push.url}; push again")
-    place = push.remote if pushed == fetched else pushed
-    listed = yield ("ls-remote", "--heads", "--", place)
-    if listed.status != 0:
-        raise PushFailed(_explain(push, listed))
-    lines = (line.split("\t", 1) for line in os.fsdecode(listed.stdout).split("\n") if line)
-    heads = {ref: check_object_id(commit) for commit, ref in lines}
-    if _has(source, push, heads):
-        return f"{push.branch} of {push.remote} has {push.commit[:_SHORT]} already"
-    _check(source, push, heads)
-    return ""
+    heads = yield from _ask_heads(source, push)
+    known = find_commits(source, heads.values())
+    with open_verified(paths, source, push.commit, known) as store:
+        if not (there := _find_there(store, push, heads)):
+            _check(store, push, heads, known)
+    return there
 
 
-def _push(source: Source, push: Push) -> Steps:
-    """Push, unless the remote has the commit already."""
-    if there := (yield from _look(source, push)):
-        return f"{there}; there was nothing to push"
-    done = yield (*_PUSH, "--", push.remote, f"{push.commit}:{ref_of(push.branch)}")
+def _push(paths: TeamPaths, source: Source, push: Push, *, whole: bool) -> Steps:
+    """Push, unless the remote has the commit already.
+
+    Args:
+        paths: the team.
+        source: the person's repository.
+        push: the push.
+        whole: whether git only gets verified objects, and so needs all of them.
+    """
+    heads = yield from _ask_heads(source, push)
+    known = find_commits(source, heads.values())
+    with open_verified(paths, source, push.commit, known) as store:
+        if there := _find_there(store, push, heads):
+            return f"{there}; there was nothing to push"
+        listed = _check(store, push, heads, known)
+        if whole:
+            ends = [one.id for one in listed if not one.new]
+            add_content(store, [one.id for one in listed if one.new], ends)
+        done = yield (store, (*_PUSH, "--", push.remote, f"{push.commit}:{ref_of(push.branch)}"))
     if done.status != 0:
         raise PushFailed(_explain(push, done))
     return "\n".join((f"pushed {push.summary}: {push.commit[:_SHORT]}", *_words_of_server(done)))
 
 
-def _has(source: Source, push: Push, heads: Mapping[str, str]) -> bool:
-    """Return whether a branch on the remote has the commit, as far as the repository knows."""
+def _ask_heads(
+    source: Source, push: Push
+) -> Generator[tuple[Source, tuple[str, ...]], Captured, dict[str, str]]:
+    """Return the branches of the remote and their commits.
+
+    Raises:
+        PushFailed: the remote cannot be asked, or is elsewhere now.
+    """
+    pushed, fetched = _find_url(source, push.remote, "--push"), _find_url(source, push.remote)
+    if (now := _one_line(without_login(pushed))) != push.url:
+        raise PushFailed(f"{push.remote} is at {now} now, not at {push.url}; push again")
+    place = push.remote if pushed == fetched else pushed
+    listed = yield (source, ("ls-remote", "--heads", "--", place))
+    if listed.status != 0:
+        raise PushFailed(_explain(push, listed))
+    lines = (line.split("\t", 1) for line in os.fsdecode(listed.stdout).split("\n") if line)
+    return {ref: check_object_id(commit) for commit, ref in lines}
+
+
+def _find_there(store: Source, push: Push, heads: Mapping[str, str]) -> str:
+    """Return the sentence that a branch on the remote has the commit; empty if it has not."""
     there = heads.get(ref_of(push.branch), "")
-    if there in ("", push.commit):
-        return bool(there)
-    return bool(source.find(there)) and source.holds(push.commit, within=there)
+    if there and (there == push.commit or store.holds(push.commit, within=there)):
+        return f"{push.branch} of {push.remote} has {push.commit[:_SHORT]} already"
+    return ""
 
 
 def _find_url(source: Source, remote: str, *options: str) -> str:
@@ -399,27 +475,33 @@ def _check_place(source: Source, remote: str, url: str) -> None:
         )
 
 
-def _check(source: Source, push: Push, heads: Mapping[str, str]) -> None:
-    """Check that a push only adds commits that were shown.
+def _check(
+    store: Source, push: Push, heads: Mapping[str, str], known: Sequence[str]
+) -> list[_Listed]:
+    """Check that a push only adds commits that were shown; return them, see `_list_new`.
 
     Raises:
         PushFailed: it would not.
     """
-    names = "".join(f"{one}\n" for one in dict.fromkeys(heads.values())).encode()
-    found = source.do("cat-file", "--batch-check=%(objectname) %(objecttype)", given=names)
-    known = [line.split()[0] for line in found.split("\n") if line.endswith(" commit")]
     there = heads.get(ref_of(push.branch), "")
-    if there and not (there in known and source.holds(there, within=push.commit)):
+    if there and not store.holds(there, within=push.commit):
         raise PushFailed(
             f"{push.branch} of {push.remote} has commits that this work lacks, and nothing is "
             f"forced: after `git fetch {push.remote}`, `git merge {there[:_SHORT]}` adds them to it"
         )
-    new = source.do("rev-list", "--stdin", given=_range(push.commit, known)).split()
-    if more := {*new}.difference(commit for commit, _ in push.commits):
+    if there and push.base and not store.holds(push.base, within=there):
+        raise PushFailed(
+            f"{push.branch} of {push.remote} is not where the changes that were shown begin; "
+            f"nothing was pushed: `git fetch {push.remote}`, and push again"
+        )
+    listed = _list_new(store, push.commit, known)
+    shown = {commit for commit, _ in push.commits}
+    if more := {one.id for one in listed if one.new} - shown:
         raise PushFailed(
             f"{push.remote} no longer has {len(more)} commits that were not shown, and would get "
             f"them as well; nothing was pushed: `git fetch --prune {push.remote}`, and push again"
         )
+    return listed
 
 
 def _explain(push: Push, done: Captured) -> str:

@@ -157,7 +157,7 @@ def open_sandboxed_git(
     program = find_program(PROGRAM, untrusted) or _check_sandbox(untrusted)
     _check_real(folder)
     _check_real(origin.objects)
-    with _scratch(paths) as scratch:
+    with open_scratch(paths) as scratch:
         policy = _policy(paths, folder, origin, scratch)
         argv = build_arguments(program, policy, ())
         lock = () if writable else ("--remount-ro", str(policy.workspace))
@@ -252,7 +252,7 @@ def _check_real(folder: Path) -> None:
 
 
 @contextmanager
-def _scratch(paths: TeamPaths) -> Iterator[Path]:
+def open_scratch(paths: TeamPaths) -> Iterator[Path]:
     """Yield a folder for temporary files of git, and remove it at the end."""
     directories.make_private_directory(paths.work)
     with ExitStack() as stack:

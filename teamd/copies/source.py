@@ -130,13 +130,19 @@ _QUIET: Final = (
 # A few bytes of a pack can expand to more than the memory of the machine.
 _BOUNDED: Final = ("/bin/sh", "-c", 'ulimit -d 4194304; exec "$@"', "sh")
 _LEAN: Final = ("-c", "core.bigFileThreshold=16m")  # larger files are not read into memory
-_TRUE_OBJECTS: Final = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull}
-# A command can also write commit-graph files and bitmaps, from which git would take the history.
+_TRUE_OBJECTS: Final = {
+    "GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": os.devnull,
+    "GIT_NO_LAZY_FETCH": "1",  # a partial clone contacts nobody
+}  # fmt: skip
 _NO_SUMMARIES: Final = (
-    "-c", "core.commitGraph=false", "-c", "push.useBitmaps=false",
+    "-c", "core.commitGraph=false",
     "-c", "advice.graftFileDeprecated=false",  # because an empty graft file is used
 )  # fmt: skip
 _IN_ENGLISH: Final = {"LC_ALL": "C"}  # its messages are parsed here
+
+
+class GitFailed(TeamError):
+    """Git refused a request; `str()` contains its error output."""
 
 
 class GitKilled(TeamError):
@@ -151,15 +157,17 @@ class Source:
         folder: its working tree.
         git: the program.
         untrusted: folders in which agents write, of which the working tree may be one.
-        true_objects: whether git ignores grafts, replacements, see git-replace(1), and summaries
-            such as commit-graph files. An agent in the shared folder can write them, and a push
-            would send other objects than were shown.
+        true_objects: whether git ignores grafts, replacements, see git-replace(1), and commit-graph
+            files, which an agent in the shared folder can write.
+        store: a folder; if given, git reads the objects in it instead of the repository's own, and
+            the file `shallow` in it, see `teamd.copies.verified`.
     """
 
     folder: Path
     git: str
     untrusted: tuple[Path, ...] = ()
     true_objects: bool = False
+    store: Path | None = None
 
     @classmethod
     def of(cls, folder: Path, untrusted: Iterable[Path] = ()) -> Source:
@@ -203,6 +211,9 @@ class Source:
             env["GIT_COMMON_DIR"] = own.name
         if self.true_objects:
             env |= _TRUE_OBJECTS
+        if self.store is not None:
+            env["GIT_OBJECT_DIRECTORY"] = str(self.store)
+            env["GIT_SHALLOW_FILE"] = str(self.store / "shallow")
         return [*bounded, self.git, "-C", str(self.folder), *options, *words], env
 
     def run(
@@ -265,11 +276,12 @@ class Source:
 
         Raises:
             GitKilled: git was killed.
-            TeamError: it failed; the message contains the error output of git.
+            GitFailed: it failed.
+            TeamError: it took too long or cannot be started.
         """
         done = self.answer(*words, given=given, stdout=stdout)
         if done.status != 0:
-            raise TeamError(f"git {words[0]} failed in {self.folder}: {last_words(done)}")
+            raise GitFailed(f"git {words[0]} failed in {self.folder}: {last_words(done)}")
         return os.fsdecode(done.stdout).rstrip("\n")
 
     def count_changes(self) -> int:

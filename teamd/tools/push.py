@@ -102,7 +102,7 @@ class Pushes:
             if self.shared is None:
                 ready = push.prepare_copy(self.paths, self.name, self.settings, **facts)
             else:
-                ready = push.prepare_branch(self._source, **facts)
+                ready = push.prepare_branch(self.paths, self._source, **facts)
         except TeamError as error:
             raise ToolError(f"nothing was pushed: {error}") from error
         if ready.known:
@@ -135,7 +135,7 @@ class Pushes:
         """
         facts = {"remote": ready.remote, "branch": ready.branch, "commit": ready.commit}
         try:
-            said = await push.run_beside(self._source, ready)
+            said = await push.run_beside(self.paths, self._source, ready)
         except TeamError as error:
             self.journal.note(LoggedEvent.PUSH, verdict="failed", why=str(error), **facts)
             again = f"`{self._command}` pushes from your terminal"
@@ -152,7 +152,7 @@ class Pushes:
             return ""
         ready = Push.from_json(asked.extra)
         try:
-            there = await push.look_beside(self._source, ready)
+            there = await push.look_beside(self.paths, self._source, ready)
         except TeamError as error:
             return f"teamd was stopped during the push, and its end is not known: {error}"
         if there:

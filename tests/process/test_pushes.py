@@ -12,7 +12,6 @@ import struct
 import subprocess
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -22,6 +21,7 @@ import pytest
 from teamd.copies import push, record
 from teamd.copies.push import Push, PushFailed
 from teamd.copies.source import Source
+from teamd.copies.verified import open_verified
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
 from teamd.settings import Settings
@@ -45,7 +45,7 @@ class Scene:
         )
 
     def push(self, ready: Push) -> str:
-        return asyncio.run(push.run_beside(Source.of(self.source), ready))
+        return asyncio.run(push.run_beside(self.paths, Source.of(self.source), ready))
 
     def at(self, branch: str, folder: Path | None = None) -> str:
         return git(folder or self.bare, "rev-parse", "-q", "--verify", branch, check=False)
@@ -184,7 +184,7 @@ def test_settings_of_the_person_push_no_tags_and_no_submodules_instead(scene: Sc
     git(scene.source, "tag", "-a", "-m", "mine", "v1", ready.commit)
     git(scene.source, "config", "push.followTags", "true")
     git(scene.source, "config", "push.recurseSubmodules", "only")
-    push.run(Source.of(scene.source), ready)
+    push.run(scene.paths, Source.of(scene.source), ready)
     assert scene.refs() == ["refs/heads/main", "refs/heads/team/alice"]
 
 
@@ -205,6 +205,15 @@ def test_commits_that_were_not_shown_are_not_pushed(scene: Scene) -> None:
     ready = scene.prepare()
     git(scene.bare, "update-ref", "-d", "refs/heads/main")
     with pytest.raises(PushFailed, match="no longer has 1 commits that were not shown"):
+        scene.push(ready)
+    assert scene.refs() == []
+
+
+def test_commits_that_the_remote_loses_while_git_pushes_are_not_sent_anew(scene: Scene) -> None:
+    ready = scene.prepare()
+    lose = f"git -C {scene.bare} update-ref -d refs/heads/main"
+    git(scene.source, "config", "remote.origin.receivepack", f"{lose}; git-receive-pack")
+    with pytest.raises(PushFailed, match="unpacker error"):
         scene.push(ready)
     assert scene.refs() == []
 
@@ -230,6 +239,13 @@ def test_commits_that_a_branch_gets_from_other_branches_are_counted(scene: Scene
     assert scene.prepare(branch="main").stat.startswith(" and 1 commit of other branches")
 
 
+def test_a_copy_without_commits_of_its_own_can_be_pushed(scene: Scene) -> None:
+    git(scene.copy, "reset", "-q", "--hard", "HEAD^")
+    ready = scene.prepare()
+    assert (ready.commits, ready.stat, ready.known) == ((), "", False)
+    assert scene.push(ready).startswith("pushed 0 commits to team/alice of origin: ")
+
+
 def test_a_long_subject_is_cut_so_that_the_request_fits_into_a_mail(scene: Scene) -> None:
     commit(scene.copy, "x" * 100_000)
     assert [len(subject) for _, subject in scene.prepare().commits] == [200, len("by alice")]
@@ -242,7 +258,7 @@ def test_a_submodule_that_the_project_ignores_is_shown(scene: Scene) -> None:
         git(scene.source, "update-index", "--add", "--cacheinfo", f"160000,{lib},lib")
         git(scene.source, "commit", "-qm", "harmless")
     git(scene.source, "update-ref", "refs/remotes/origin/main", "HEAD^")
-    assert " lib | 2 +-" in push.prepare_branch(Source.of(scene.source), "HEAD").stat
+    assert " lib | 2 +-" in push.prepare_branch(scene.paths, Source.of(scene.source), "HEAD").stat
 
 
 def test_a_refusal_of_the_server_says_what_its_hook_said(scene: Scene) -> None:
@@ -270,7 +286,7 @@ def test_the_persons_hook_runs_for_the_person_alone(scene: Scene) -> None:
     source, ready = Source.of(scene.source), scene.prepare()
     assert push.skips_hook(source)
     with pytest.raises(PushFailed, match="tests fail"):
-        push.run(source, ready)
+        push.run(scene.paths, source, ready)
     assert scene.push(ready).startswith("pushed 1 commit")
 
 
@@ -281,46 +297,178 @@ def test_a_subject_cannot_hide_a_commit(scene: Scene) -> None:
     assert [subject for _, subject in shown] == ["a commit x commit y z", "by alice"]
 
 
-@pytest.mark.xfail(strict=True, reason="git reads a store that agents in the shared folder write")
-@pytest.mark.parametrize("forge", [True, False])
-def test_a_commit_that_is_hidden_until_the_push_begins_does_not_leave(
-    scene: Scene, *, forge: bool
+def loose(repository: Path, name: str) -> Path:
+    """Return the file of an object, which is named by its id."""
+    found = git(repository, "rev-parse", name)
+    return repository / ".git/objects" / found[:2] / found[2:]
+
+
+def forge_commit(scene: Scene, base: str) -> str:
+    """Give a commit another parent; return the command that restores it."""
+    words = ("commit-tree", "-p", base, "-m", "middle", "HEAD~2^{tree}")
+    return _exchange(scene, "HEAD~1", git(scene.source, *words))
+
+
+def forge_tip(scene: Scene, base: str) -> str:
+    words = ("commit-tree", "-p", base, "-m", "tip", "HEAD^{tree}")
+    return _exchange(scene, "HEAD", git(scene.source, *words))
+
+
+def forge_tree(scene: Scene, base: str) -> str:
+    """Give the tip the files of the base, so that the hidden change is not in the comparison."""
+    return _exchange(scene, "HEAD^{tree}", f"{base}^{{tree}}")
+
+
+def forge_file(scene: Scene, _: str) -> str:
+    harmless = scene.mark.with_name("harmless")
+    harmless.write_text("one\ntwo\n")
+    return _exchange(scene, "HEAD:a.txt", git(scene.source, "hash-object", "-w", str(harmless)))
+
+
+def forge_shallow(scene: Scene, _: str) -> str:
+    file = scene.source / ".git/shallow"
+    file.write_text(git(scene.source, "rev-parse", "HEAD~1") + "\n")
+    return f"rm -f {file}"
+
+
+def _exchange(scene: Scene, name: str, other: str) -> str:
+    """Put the content of an object into the file of another one."""
+    file, forged = loose(scene.source, name), loose(scene.source, other).read_bytes()
+    kept = file.with_name("kept")
+    file.rename(kept)
+    file.write_bytes(forged)
+    return f"test -e {kept} && mv -f {kept} {file}"
+
+
+FORGERIES = (forge_commit, forge_tree, forge_file, forge_shallow)
+
+
+@pytest.mark.parametrize("after_the_question", [False, True])
+@pytest.mark.parametrize("forge", FORGERIES)
+def test_what_an_agent_in_the_shared_folder_forges_is_neither_shown_nor_pushed(
+    scene: Scene, forge: Callable[[Scene, str], str], *, after_the_question: bool
 ) -> None:
-    """An agent sees each read of the file by inotify(7), and so knows when the push begins."""
+    """Git often reads objects without comparing them to their ids, and it heeds .git/shallow.
+
+    An agent sees each read of a file by inotify(7). So it knows when the push itself begins, and
+    restores the file then.
+    """
     base = scene.at("HEAD", scene.source)
-    hidden = commit(scene.source, "hidden", a="secret\n")
-    middle = commit(scene.source, "middle", a="one\n", b="fine\n")
+    commit(scene.source, "hidden", a="secret\n")
+    commit(scene.source, "middle", b="fine\n")
     commit(scene.source, "tip", b="finer\n")
-    loose = scene.source / ".git/objects" / middle[:2] / middle[2:]
-    kept = loose.with_name("kept")
-    if forge:  # git reads a commit without comparing its name and content
-        loose.rename(kept)
-        words = ("commit-tree", "-p", base, "-m", "middle", f"{hidden}^{{tree}}")
-        forged = git(scene.source, *words)
-        (scene.source / ".git/objects" / forged[:2] / forged[2:]).rename(loose)
-        begin = f"mv {kept} {loose}"
-    else:
-        (scene.source / ".git/shallow").write_text(f"{middle}\n")
-        begin = f"rm {scene.source}/.git/shallow"
-    git(scene.source, "config", "remote.origin.receivepack", f"{begin}; git-receive-pack")
-    ready = push.prepare_branch(Source.of(scene.source), "HEAD", branch="x")
-    with suppress(PushFailed):
-        scene.push(ready)
-    shown = {base, *(one for one, _ in ready.commits)}
-    assert shown.issuperset(git(scene.bare, "rev-list", "--all").split())
+    honest = push.prepare_branch(scene.paths, Source.of(scene.source), "HEAD", branch="x")
+    restore = forge(scene, base)
+    git(scene.source, "config", "remote.origin.receivepack", f"{restore}; git-receive-pack")
+    with pytest.raises(TeamError, match=r"finds objects that are missing or altered, and `git fe"):
+        scene.push(
+            honest
+            if after_the_question
+            else push.prepare_branch(scene.paths, Source.of(scene.source), "HEAD", branch="x")
+        )
+    assert scene.refs() == ["refs/heads/main"]
+    subprocess.run(["/bin/sh", "-c", restore], check=False)
+    git(scene.source, "config", "--unset", "remote.origin.receivepack")
+    again = push.prepare_branch(scene.paths, Source.of(scene.source), "HEAD", branch="x")
+    assert again == honest
+    scene.push(again)
+    assert [subject for _, subject in again.commits] == ["tip", "middle", "hidden"]
+    assert "a.txt | 2 +-" in again.stat
 
 
-@pytest.mark.xfail(strict=True, reason="the files are compared to refs that agents there can write")
+def test_what_is_forged_after_the_objects_were_copied_has_no_effect(scene: Scene) -> None:
+    commit(scene.source, "middle", b="fine\n")
+    tip = commit(scene.source, "tip", b="finer\n")
+    source = Source.of(scene.source)
+    for forge in (forge_shallow, forge_tip):
+        with open_verified(scene.paths, source, tip, []) as store:
+            restore = forge(scene, "HEAD~2")
+            assert source.do("rev-list", "--count", tip) == "2"
+            assert store.do("rev-list", "--count", tip) == "3"
+        subprocess.run(["/bin/sh", "-c", restore], check=True)
+
+
+def test_a_new_branch_is_compared_to_the_newest_commit_that_the_remote_has(scene: Scene) -> None:
+    commit(scene.source, "on the remote", c="new\n")
+    git(scene.source, "push", "-q", "origin", "main")
+    git(scene.copy, "fetch", "-q", str(scene.source), "main")
+    git(scene.copy, "merge", "-q", "-m", "with main", "FETCH_HEAD")
+    ready = scene.prepare()
+    assert [subject for _, subject in ready.commits] == ["with main", "by alice"]
+    assert ready.stat.split("\n")[0] == " a.txt | 2 +-"
+    assert "c.txt" not in ready.stat
+
+
 def test_the_changed_files_are_those_of_the_branch_on_the_remote(scene: Scene) -> None:
-    git(scene.source, "checkout", "-qb", "other")
-    other = commit(scene.source, "other", a="changed\n")
-    git(scene.source, "push", "-q", "origin", "other")
-    git(scene.source, "checkout", "-q", "main")
-    git(scene.source, "merge", "-q", "--no-ff", "-m", "tidy up", "other")
-    git(scene.source, "update-ref", "refs/remotes/origin/main", other)
-    ready = push.prepare_branch(Source.of(scene.source), "HEAD")
-    with pytest.raises(PushFailed):
+    """An agent in the shared folder can write the refs from which the first comparison is made.
+
+    Of the two commits on the remote it names one as the branch, and forgets the other.
+    """
+    base = scene.at("HEAD", scene.source)
+    names = ("other", "third")
+    tips = [commit(scene.source, name, **{name: "changed\n"}) for name in names]
+    for name, tip in zip(names, tips, strict=True):
+        git(scene.source, "push", "-q", "origin", f"{tip}:refs/heads/{name}")
+    git(scene.source, "reset", "-q", "--hard", base)
+    git(scene.source, "merge", "-q", "--no-ff", "-m", "tidy up", tips[-1])
+    git(scene.source, "update-ref", "refs/remotes/origin/main", tips[0])
+    git(scene.source, "update-ref", "-d", "refs/remotes/origin/third")
+    ready = push.prepare_branch(scene.paths, Source.of(scene.source), "HEAD")
+    assert "other.txt" not in ready.stat
+    with pytest.raises(PushFailed, match="main of origin is not where the changes that were shown"):
         scene.push(ready)
+    git(scene.source, "fetch", "-q", "--force", "origin", "+refs/heads/*:refs/remotes/origin/*")
+    ready = push.prepare_branch(scene.paths, Source.of(scene.source), "HEAD")
+    assert ready.stat.startswith(" and 2 commits of other branches of origin\n other.txt ")
+    scene.push(ready)
+
+
+def test_a_shallow_clone_pushes_what_began_at_its_end(scene: Scene) -> None:
+    """Its history ends at a commit of the remote, so nothing is hidden behind that."""
+    commit(scene.source, "more", b="more\n")
+    git(scene.source, "push", "-q", "origin", "main")
+    shallow = scene.source.with_name("shallow")
+    words = ("clone", "-q", "--depth", "1", f"file://{scene.bare}", str(shallow))
+    git(scene.bare, *words)
+    for subject in ("one", "two"):
+        commit(shallow, subject, a=f"{subject}\n")
+    source = Source.of(shallow)
+    for branch in ("x", "main"):
+        ready = push.prepare_branch(scene.paths, source, "HEAD", branch=branch)
+        assert [subject for _, subject in ready.commits] == ["two", "one"]
+        assert ready.stat.endswith("1 file changed, 1 insertion(+), 1 deletion(-)")
+        asyncio.run(push.run_beside(scene.paths, source, ready))
+    assert scene.at("main") == scene.at("x") == git(shallow, "rev-parse", "HEAD")
+    git(scene.bare, "update-ref", "refs/heads/main", "main~3")
+    git(scene.bare, "update-ref", "-d", "refs/heads/x")
+    for name in ("main", "x"):
+        git(shallow, "update-ref", "-d", f"refs/remotes/origin/{name}")
+    with pytest.raises(TeamError, match="`git fetch --unshallow` completes a shallow clone"):
+        push.prepare_branch(scene.paths, source, "HEAD", branch="x")
+
+
+def test_a_partial_clone_contacts_nobody_before_the_push(scene: Scene) -> None:
+    partial = scene.source.with_name("partial")
+    git(scene.bare, "config", "uploadpack.allowFilter", "true")
+    commit(scene.source, "long", a="changed\n", c="new\n")
+    git(scene.source, "push", "-q", "origin", "main")
+    url = f"file://{scene.bare}"
+    git(scene.bare, "clone", "-q", "--filter=blob:none", url, str(partial))
+    commit(partial, "by the lead", a="mine\n")
+    fetch = f"echo x >> {scene.mark}; git-upload-pack"
+    git(partial, "config", "remote.origin.uploadpack", fetch)
+    source = Source.of(partial)
+    ready = push.prepare_branch(scene.paths, source, "HEAD")
+    assert [subject for _, subject in ready.commits] == ["by the lead"]
+    unknown = git(scene.bare, "commit-tree", "-m", "unknown", "main^{tree}")
+    git(scene.bare, "update-ref", "refs/heads/unknown", unknown)
+    asyncio.run(push.run_beside(scene.paths, source, ready))
+    assert scene.at("main") == ready.commit
+    assert scene.mark.read_text() == "x\n", "it is asked for its branches"
+    git(partial, "update-ref", "refs/remotes/origin/main", "HEAD~2")  # its a.txt is missing
+    with pytest.raises(TeamError, match="finds objects that are missing or altered"):
+        push.prepare_branch(scene.paths, source, "HEAD")
+    assert scene.mark.read_text() == "x\n"
 
 
 def test_a_commit_that_a_forged_commit_graph_hides_is_shown(scene: Scene) -> None:
@@ -330,7 +478,7 @@ def test_a_commit_that_a_forged_commit_graph_hides_is_shown(scene: Scene) -> Non
     tip = commit(scene.source, "harmless", a="one\n")
     forge_parent(scene.source, tip, base)
     assert hidden not in git(scene.source, "rev-list", "HEAD"), "plain git believes the file"
-    ready = push.prepare_branch(Source.of(scene.source), "HEAD", branch="x")
+    ready = push.prepare_branch(scene.paths, Source.of(scene.source), "HEAD", branch="x")
     assert [subject for _, subject in ready.commits] == ["harmless", "hidden"]
 
 
@@ -369,6 +517,21 @@ def test_work_that_no_teammate_may_change_is_not_pushed(scene: Scene) -> None:
     git(scene.copy, "rm", "-q", ".githooks/pre-push")
     git(scene.copy, "commit", "-qm", "taken back")
     with pytest.raises(TeamError, match=r"alice's history changes .githooks/pre-push, which no"):
+        scene.prepare()
+
+
+def test_a_forged_base_does_not_hide_a_change_of_a_protected_path(scene: Scene) -> None:
+    """An agent in the shared folder lets it look as if the project had that file before."""
+    for folder in (scene.copy, scene.source):
+        (folder / ".githooks").mkdir()
+        (folder / ".githooks/pre-push").write_text("x\n")
+        git(folder, "add", ".githooks")
+    git(scene.copy, "commit", "-qm", "hook")
+    git(scene.source, "update-ref", "-d", "refs/remotes/origin/main")  # compare to no files
+    _exchange(scene, "HEAD^{tree}", git(scene.source, "write-tree"))
+    shown = git(scene.source, "log", "--format=", "--name-only", "--root", "HEAD")
+    assert ".githooks/pre-push" in shown, "plain git believes it"
+    with pytest.raises(TeamError, match="finds objects that are missing or altered"):
         scene.prepare()
 
 
@@ -429,5 +592,5 @@ def test_no_program_of_agents_runs_in_place_of_ssh(
         scene.push(ready)
     assert not scene.mark.exists()
     with pytest.raises(PushFailed):
-        push.run(Source.of(scene.source), ready)
+        push.run(scene.paths, Source.of(scene.source), ready)
     assert scene.mark.exists(), "as for every git of the person's"
