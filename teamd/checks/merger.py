@@ -379,17 +379,38 @@ class Merger:
     async def _end_merged(self, entry: Entry) -> None:
         """Push the branch if the settings say so, then end the entry; after a kill, repeat both."""
         remote, failed = self.settings.merge.push, ""
+        vouched = self.queue.read().vouched in (entry.onto, entry.merge)
+        if vouched:
+            self.queue.vouch(entry.merge)
         if remote:
             self.queue.note(entry.id, why=f"merged; being pushed to {remote}")
             try:
-                ready = push.prepare_branch(self._paths, self._source, self._into, remote)
-                await push.run_beside(self._paths, self._source, ready)
+                await self._push(entry, remote, vouched=vouched)
+                self.queue.vouch(entry.merge)
             except StoreError:
                 raise
             except TeamError as error:
                 again = f"`teamctl push {self._into}` pushes it from your terminal"
                 failed = f"not pushed to {remote}: {error}; {again}"
         self._endings.note_merged(entry, failed)
+
+    async def _push(self, entry: Entry, remote: str, *, vouched: bool) -> None:
+        """Push a merge; if its tip is not vouched for, the remote must have that tip.
+
+        An agent in the shared folder can move the branch to a commit of its own.
+
+        Raises:
+            TeamError: it was not pushed.
+        """
+        after = "" if vouched else entry.onto
+        source, into = self._source, self._into
+        ready = push.prepare_commit(self._paths, source, entry.merge, remote, into, after=after)
+        try:
+            await push.run_beside(self._paths, source, ready)
+        except push.NotShown as error:
+            if vouched:
+                raise
+            raise TeamError("it has commits that teamd did not merge") from error
 
     def _begin(self, entry: Entry, tip: str) -> Entry | None:
         reset = {"merge": "", "passed": False, "landing": False, "why": "", "left_out": ""}

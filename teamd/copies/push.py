@@ -70,6 +70,10 @@ class PushFailed(TeamError):
     """The remote has not taken the push; `str()` says why and what to do."""
 
 
+class NotShown(PushFailed):
+    """The remote would get commits that were not shown."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
     """A push of one commit to one branch.
@@ -213,7 +217,9 @@ def prepare_branch(
     return prepare_commit(paths, source, commit, find_remote(source, remote), target)
 
 
-def prepare_commit(paths: TeamPaths, source: Source, commit: str, remote: str, branch: str) -> Push:
+def prepare_commit(
+    paths: TeamPaths, source: Source, commit: str, remote: str, branch: str, *, after: str = ""
+) -> Push:
     """Describe the push of a commit that the person's repository has, without asking the remote.
 
     Args:
@@ -222,6 +228,7 @@ def prepare_commit(paths: TeamPaths, source: Source, commit: str, remote: str, b
         commit: the commit.
         remote: the name of a remote.
         branch: the branch there.
+        after: a commit which the remote must have; empty for none.
 
     Raises:
         TeamError: there are too many commits, objects are missing or altered, or the branch has an
@@ -234,7 +241,7 @@ def prepare_commit(paths: TeamPaths, source: Source, commit: str, remote: str, b
     prefix = f"refs/remotes/{remote}/"
     tracked = source.do("for-each-ref", "--format=%(refname) %(objectname)", prefix)
     heads = dict(line.split(" ") for line in tracked.split("\n") if line)
-    known = find_commits(source, heads.values())
+    known = find_commits(source, filter(None, (*heads.values(), after)))
     there = heads.get(f"{prefix}{branch}", "")
     with open_verified(paths, source, commit, known) as store:
         listed = _list_new(store, commit, known)
@@ -497,7 +504,7 @@ def _check(
     listed = _list_new(store, push.commit, known)
     shown = {commit for commit, _ in push.commits}
     if more := {one.id for one in listed if one.new} - shown:
-        raise PushFailed(
+        raise NotShown(
             f"{push.remote} no longer has {len(more)} commits that were not shown, and would get "
             f"them as well; nothing was pushed: `git fetch --prune {push.remote}`, and push again"
         )

@@ -106,10 +106,13 @@ class Entries:
     Attributes:
         all: in the order in which they were added.
         last: the last id that was assigned.
+        vouched: the last merge whose history holds nothing but merges of teamd and commits that the
+            remote had; empty until one was pushed.
     """
 
     all: tuple[Entry, ...] = ()
     last: int = 0
+    vouched: str = ""
 
     @property
     def open(self) -> list[Entry]:
@@ -121,7 +124,9 @@ class Entries:
 
     def encode(self) -> bytes:
         """The content of the file."""
-        document = {"format": _FORMAT, "last": self.last, "queue": [*map(_plain, self.all)]}
+        entries = [*map(_plain, self.all)]
+        numbers = {"format": _FORMAT, "last": self.last, "vouched": self.vouched}
+        document = {**numbers, "queue": entries}
         return json.dumps(document, indent=1, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
     @classmethod
@@ -135,7 +140,8 @@ class Entries:
             found = json.loads(content)
             if found["format"] != _FORMAT:
                 raise ValueError("of another version")
-            return cls(tuple(map(_entry, found["queue"])), int(found["last"]))
+            entries = tuple(map(_entry, found["queue"]))
+            return cls(entries, int(found["last"]), str(found.get("vouched", "")))
         except (TypeError, KeyError, AttributeError, RecursionError, TeamError) as error:
             raise ValueError(f"no queue: {error}") from error
 
@@ -285,7 +291,7 @@ class Queue:
                     return other
             made = replace(entry, id=str(there.last + 1), when=time.time())
             keep(made.id)
-            return self._put(Entries((*there.all, made), there.last + 1), made)
+            return self._put(replace(there, all=(*there.all, made), last=there.last + 1), made)
 
     def remove(self, entry_id: str) -> Entry:
         """Remove an entry, even while it is being checked.
@@ -305,6 +311,11 @@ class Queue:
                 )
             self._write(replace(there, all=tuple(one for one in there.all if one is not entry)))
             return entry
+
+    def vouch(self, merge: str) -> None:
+        """Record a merge, see `Entries.vouched`."""
+        with self._writing() as there:
+            self._write(replace(there, vouched=merge))
 
     def note(self, entry_id: str, **changes: Any) -> Entry | None:
         """Change an open entry; `None` if it was removed."""

@@ -530,13 +530,24 @@ def test_an_entry_stays_open_until_the_base_of_its_copy_has_moved(project: Proje
     assert record.get(project.paths, "ann").base == work
 
 
+PUSHED = f'[merge]\ncheck = "{CHECK}"\npush = "origin"\n'
+UNASKED = (
+    "not pushed to origin: it has commits that teamd did not merge; `teamctl push team/main` "
+    "pushes it from your terminal"
+)
+
+
+def add_remote(yard: Yard, bare: Path) -> None:
+    git(bare.parent, "init", "-q", "--bare", str(bare))
+    yard.git("remote", "add", "origin", str(bare))
+
+
 def test_the_branch_is_pushed_after_each_merge_and_a_failed_push_is_reported(
     project: Project, tmp_path: Path
 ) -> None:
-    settings = f'[merge]\ncheck = "{CHECK}"\npush = "origin"\n'
-    yard, bare = Yard(project, "ann", "bob", settings=settings), tmp_path / "bare.git"
-    git(tmp_path, "init", "-q", "--bare", str(bare))
-    yard.git("remote", "add", "origin", str(bare))
+    yard, bare = Yard(project, "ann", "bob", settings=PUSHED), tmp_path / "bare.git"
+    add_remote(yard, bare)
+    yard.git("push", "-q", "origin", "main")
     yard.commit("ann", "left", a="left\n")
     entry = yard.add("ann")
     assert yard.empty()[entry]["why"] == ""
@@ -563,3 +574,61 @@ def test_the_branch_is_pushed_after_each_merge_and_a_failed_push_is_reported(
     file.write_text(file.read_text().replace('"merged"', '"checking"'))
     assert {one["state"] for one in yard.empty().values()} == {"merged"}
     assert git(bare, "rev-parse", "team/main") == yard.git("rev-parse", "team/main")
+
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    assert merge_work(yard, "ann").startswith("not pushed to origin: origin refused the push")
+    hook.unlink()
+    assert merge_work(yard, "bob") == "", "it includes the merge before"
+    assert git(bare, "rev-parse", "team/main") == yard.git("rev-parse", "team/main")
+
+
+def merge_work(yard: Yard, name: str) -> str:
+    """Let the queue merge work of a teammate; return what it says about that."""
+    yard.commit(name, f"by {name}", **{name: f"{name}\n"})
+    entry = yard.add(name)
+    ended = yard.empty()[entry]
+    assert ended["state"] == "merged"
+    return str(ended["why"])
+
+
+def move_branch_to_unchecked_commit(yard: Yard) -> None:
+    """As a teammate in the shared folder can do it."""
+    words = ("-p", "team/main", "-m", "never checked", "team/main^{tree}")
+    yard.git("update-ref", "refs/heads/team/main", yard.git("commit-tree", *words))
+
+
+def test_commits_that_teamd_did_not_merge_are_pushed_by_the_person_alone(
+    project: Project, tmp_path: Path
+) -> None:
+    yard, bare = Yard(project, "ann", "bob", "cay", settings=PUSHED), tmp_path / "bare.git"
+    add_remote(yard, bare)
+    assert merge_work(yard, "ann") == UNASKED, "the remote lacks also the first commit"
+    assert git(bare, "for-each-ref") == ""
+    project.do("teamctl", "push", "team/main")
+    assert merge_work(yard, "bob") == ""
+    pushed = yard.git("rev-parse", "team/main")
+    assert git(bare, "rev-parse", "team/main") == pushed
+    move_branch_to_unchecked_commit(yard)
+    for name in ("cay", "ann"):
+        assert merge_work(yard, name) == UNASKED
+        assert git(bare, "rev-parse", "team/main") == pushed
+        assert f"team/main has {name}'s work, but was {UNASKED}" in yard.heard("lead")
+    project.do("teamctl", "push", "team/main")
+    assert merge_work(yard, "bob") == ""
+    assert git(bare, "rev-parse", "team/main") == yard.git("rev-parse", "team/main")
+
+
+def test_a_commit_on_top_of_a_merge_is_not_pushed_with_it(project: Project, tmp_path: Path) -> None:
+    yard, bare = Yard(project, "ann", settings=PUSHED), tmp_path / "bare.git"
+    add_remote(yard, bare)
+    yard.git("push", "-q", "origin", "main")
+    assert merge_work(yard, "ann") == ""
+    merge = yard.git("rev-parse", "team/main")
+    git(bare, "update-ref", "-d", "refs/heads/team/main")
+    yard.git("fetch", "-q", "--prune", "origin")
+    move_branch_to_unchecked_commit(yard)
+    file = project.paths.queue  # as if killed after the branch moved, and before the push
+    file.write_text(file.read_text().replace('"merged"', '"checking"'))
+    assert yard.empty()["1"]["state"] == "merged"
+    assert git(bare, "rev-parse", "team/main") == merge
