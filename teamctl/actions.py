@@ -13,7 +13,7 @@ from teamctl.arguments import COPY_SECONDS, REQUEST_SECONDS, not_empty, without_
 from teamctl.mail.router import other_hosts, team_post, team_queue
 from teamctl.render import output
 from teamd import control
-from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.approval import CALLS, Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.command_line import documents, terminal
 from teamd.command_line.run import INTERRUPTED, TeamOptions
@@ -147,7 +147,11 @@ class TeamActions:
             request, by=USER, approve=approve, reason=words, always=always
         )
         facts = {"id": answered.id, "status": str(answered.status), "from": answered.asker}
-        return Outcome(f"{answered.status} {describe_approval(answered)}", facts)
+        said = f"{answered.status} {describe_approval(answered)}"
+        asker = Roster(post.paths).read().find(answered.asker)
+        if approve and answered.type in CALLS and not (asker and asker.status.wants_process):
+            said += f"; {answered.asker} does not run now, and goes on with it when it runs again"
+        return Outcome(said, facts)
 
     def send(self, to: str, text: str, key: str = "") -> Outcome:
         """Send mail; mail that is sent again with the same key arrives once."""

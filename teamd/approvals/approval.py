@@ -32,6 +32,7 @@ _LEADS: Final = frozenset({LEAD, USER})
 _TOOL: Final = "tool"
 _INPUT: Final = "input"
 _SHORT: Final = 12  # characters of a commit's id
+_MOST_COMMITS: Final = 10  # on one line
 _ID_BYTES: Final = 6  # short enough to be typed, long enough for one team
 
 
@@ -137,10 +138,11 @@ class Approval:
 
     @property
     def line(self) -> str:
-        """The same on one line."""
+        """The same on one line, with the first commits of a push."""
         if self.type != Kind.PUSH:
             return " ".join(self.what.split())
-        first, *rest = (" ".join(line.split()) for line in self.what.split("\n"))
+        what = describe_push(self.extra, most=_MOST_COMMITS) or self.content
+        first, *rest = (" ".join(line.split()) for line in what.split("\n"))
         return f"{first} {'; '.join(rest)}"
 
     @property
@@ -230,14 +232,21 @@ def describe_call(tool: str, arguments: Mapping[str, str]) -> dict[str, Any]:
     return {_TOOL: tool, _INPUT: arguments}
 
 
-def describe_push(facts: Mapping[str, Any]) -> str:
-    """Return the `extra` keys of a push as lines; empty if they are not those of teamd's pushes."""
+def describe_push(facts: Mapping[str, Any], *, most: int | None = None) -> str:
+    """Return the `extra` keys of a push as lines; empty if they are not those of teamd's pushes.
+
+    Args:
+        facts: the keys.
+        most: how many commits to name; `None` for all.
+    """
     try:
         remote, branch, stat = (str(facts[name]) for name in ("remote", "branch", "stat"))
         commits = [f"{one['commit'][:_SHORT]} {one['subject']}" for one in facts["commits"]]
     except (KeyError, TypeError):
         return ""
     count = "1 commit" if len(commits) == 1 else f"{len(commits)} commits"
+    if more := len(commits[most:]) if most is not None else 0:
+        commits[most:] = [f"and {more} more: `teamctl requests`"]
     return "\n".join(filter(None, (f"{count} to {branch} of {remote}:", *commits, stat)))
 
 

@@ -92,6 +92,24 @@ def test_of_a_refused_push_nothing_leaves(project: Project, bare: Path) -> None:
     assert git(bare, "for-each-ref", "--format=%(objectname)") == before
 
 
+def test_what_a_killed_teammate_asked_for_is_pushed_when_it_runs_again(
+    project: Project, bare: Path
+) -> None:
+    project.start()
+    request = asked(project, COMMIT, bash("git push"))
+    tip = git(project.paths.copy("alice"), "rev-parse", "team/alice")
+    assert project.run("teamctl", "shutdown", "--force", "alice").stderr == "alice was killed\n"
+    project.do("teamctl", "rm", "alice")
+    assert project.do("teamctl", "approve", request) == (
+        f"approved the push of alice ({request}); alice does not run now, and goes on with it when "
+        "it runs again\n"
+    )
+    project.do("teamctl", "spawn", "alice", "coder", "Go on.", "--worktree")
+    wait_until(
+        lambda: f"{tip}\trefs/heads/team/alice" in git(bare, "ls-remote", "."), what="pushed"
+    )
+
+
 NO_GH = (
     "gh is not installed (https://cli.github.com); without it `teamctl push alice` pushes the "
     "branch, and the page of your server opens the pull request"

@@ -6,6 +6,7 @@ import json
 import re
 import string
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -335,3 +336,17 @@ def test_the_id_of_a_plan_cannot_be_predicted() -> None:
     assert one == id_of("k", "secret"), "a call that is repeated after a crash asks once"
     assert one not in (id_of("k", "other"), id_of("l", "secret"), id_of("k", ""))
     assert re.fullmatch(r"[0-9a-f]{12}", one)
+
+
+def test_a_line_names_the_first_commits_of_a_push() -> None:
+    """Each commit on one line would hide the rest of a table in a pipe."""
+    commits = [{"commit": f"{at:040}", "subject": f"subject {at}"} for at in range(151)]
+    facts = {"remote": "origin", "branch": "main", "stat": " a.txt | 2 +-", "commits": commits}
+    push = Approval(type=Kind.PUSH, asker="bob", to="lead", content="x", asked=1.5, extra={**facts})
+    assert push.line.startswith("151 commits to main of origin: 000000000000 subject 0; ")
+    assert push.line.endswith(
+        "; 000000000000 subject 9; and 141 more: `teamctl requests`; a.txt | 2 +-"
+    )
+    assert len(push.what.split("\n")) == 153
+    few = replace(push, extra={**facts, "commits": commits[:10]})
+    assert "more" not in few.line
