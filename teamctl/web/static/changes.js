@@ -112,7 +112,7 @@ export function queue({ known, redraw }) {
   };
   const entry = (one) => {
     const found = diffs.get(one.id);
-    return h('li.card', { 'data-key': one.id }, h('div.top', {}, who(one.teammate, known.team.members, one.task ? `task ${one.task}` : `entry ${one.id}`), h('div.bar', {}, h(`span.tag${TAGS[one.state] ? `.${TAGS[one.state]}` : ''}`, {}, one.state), h('code', {}, (one.merge ?? one.commit).slice(0, 12)), h('span.note', {}, ago(one.when)),
+    return h('li.card', { 'data-key': one.id }, h('div.top', {}, who(one.teammate, known.team.members, one.task ? `task ${one.task}` : `entry ${one.id}`), h('div.bar', {}, h(`span.tag${TAGS[one.state] ? `.${TAGS[one.state]}` : ''}`, {}, one.state), h('code', {}, one.commit.slice(0, 12)), h('span.note', {}, ago(one.when)),
       known.may && ['waiting', 'checking'].includes(one.state) ? button('Remove', async () => { if (await confirmed(`Remove ${one.teammate}'s work from the queue? It stays in the working copy.`, 'Remove')) perform('dequeue', { id: one.id }); }, { class: 'danger', 'aria-label': `Remove entry ${one.id}` }) : null)),
     one.why ? h('p', {}, one.why) : null,
     h('details', { ontoggle: load(one.id) }, h('summary', {}, 'Changes'), found === undefined || found === null ? h('p.note', {}, 'Loading …') : found.trouble ? h('p.bad', {}, found.trouble) : files(found)));

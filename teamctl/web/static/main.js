@@ -115,7 +115,7 @@ function shell() {
 function badges() {
   const open = (known.board?.tasks ?? []).filter((one) => one.status !== 'completed').length;
   const queued = (known.queue?.queue ?? []).filter((one) => ['waiting', 'checking'].includes(one.state)).length;
-  return { '': waitingFor(known).length, mail: known.mail?.waiting, board: open, queue: queued };
+  return { '': waitingFor(known).length, mail: known.team?.unread, board: open, queue: queued };
 }
 
 function project(one) {
