@@ -22,6 +22,14 @@ HELP: Final = "/help"
 QUIT: Final = "/quit"
 MODEL: Final = "/model"
 MAIL: Final = "@"  # begins a line to a teammate
+_OPTIONS: Final = ("--always",)
+# What people type, by habit from other programs.
+_MEANT: Final = {
+    **dict.fromkeys(("/clear", "/new", "/reset"), "leave, and `teamctl chat --fresh` begins anew"),
+    "/cost": "/usage shows it",
+    "/spawn": "ask the lead, or `teamctl spawn NAME ROLE PROMPT` in another terminal",
+    "/task": "/tasks shows the board",
+}
 Run = Callable[[Sequence[str]], None]  # runs a `teamctl` command of this team
 
 
@@ -50,10 +58,12 @@ def _call(name: str) -> Callable[[str], list[str]]:
 
 
 def _answer(name: str, option: str) -> Callable[[str], list[str]]:
-    """Return an `argv` function for answers; the words after the id are the reason."""
+    """Return an `argv` function for answers: after the id comes the reason, or `--always`."""
 
     def argv(rest: str) -> list[str]:
         request, _, words = rest.partition(" ")
+        if words.strip() in _OPTIONS:
+            return [name, request, words.strip()]
         said = [f"{option}={words.strip()}"] if words.strip() else []
         return [name, *([request] if request else []), *said]
 
@@ -85,12 +95,18 @@ COMMANDS: Final = {
         SlashCommand("/requests", "list what waits for your answer", _call("requests")),
         SlashCommand(
             "/approve ID [WORDS]",
-            "approve a request",
+            "approve a request; with --always for good",
             _answer("approve", "--feedback"),
             answerable,
         ),
         SlashCommand(
             "/reject ID [WORDS]", "reject a request", _answer("reject", "--reason"), answerable
+        ),
+        SlashCommand(
+            "/resume [NAME] [--usd N]",
+            "let a paused teammate go on, the lead without a name",
+            lambda rest: ["resume", *(rest.split() or [LEAD])],
+            members,
         ),
         SlashCommand("/usage", "show tokens and cost", _call("usage")),
         SlashCommand(
@@ -168,7 +184,9 @@ def obey(word: str, rest: str, run: Run) -> bool:
     found = COMMANDS.get(word)
     if word == QUIT:
         return False
-    if found is None:
+    if word in _MEANT:
+        click.echo(f"no command {word!r}; {_MEANT[word]}", err=True)
+    elif found is None:
         near = find_near(word)
         hint = f"did you mean {near}?" if near else f"{HELP} lists them"
         click.echo(f"no command {word!r}; {hint}", err=True)

@@ -57,6 +57,8 @@ def command(choice: TeamOptions, *, as_json: bool) -> None:
     for approval in always:
         what = output.plain("; ".join(map(str, approval.grants)))
         click.echo(f"{terminal.style(approval.id, bold=True)} allowed for good: {what}")
+        take_back = paths.add_team_option(f"`teamctl reject {approval.id}` takes it back")
+        output.echo(take_back, indent="  ")
 
 
 @click.command()

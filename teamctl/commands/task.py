@@ -56,7 +56,9 @@ def command(_: TeamOptions) -> None:
     "--description", "-d", default="", help="What to do, in full; - reads standard input."
 )
 @_tasks_option("--blocked-by", help="A task to complete first; may be repeated.")
-@click.option("--role", default="", help="Only teammates of this role take it by themselves.")
+@click.option(
+    "--role", default="", help="For this role; with [tasks] auto_claim only it takes the task."
+)
 @_name_option("--owner", default="", help="Give it to a teammate, which gets mail about it.")
 @_check_option(default="", help="A command that must exit with 0 for it to be completed.")
 @output.json_option
@@ -68,7 +70,8 @@ def add(
     board = _board(choice)
     made = board.add(subject, description=arguments.text_or_stdin(description), **facts)
     said = f"task {made.id} is made"
-    if not (made.owner or made.role or made.blocked_by):
+    taken = made.role and choice.settings(board.paths).tasks.auto_claim
+    if not (made.owner or taken or made.blocked_by):
         claim = f"`teamctl task claim {made.id} --for NAME` gives it to a teammate"
         said = f"{said}; {board.paths.add_team_option(claim)}"
     output.print_either(said, made.to_json(), as_json=as_json)

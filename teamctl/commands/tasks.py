@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from teamctl.render import output, tables
@@ -49,6 +51,7 @@ def command(choice: TeamOptions, *, everything: bool, as_json: bool) -> None:
     elif shown:
         tables.console().print(task_table(shown, tasks, check))
         for line in notes.values():
-            click.echo(terminal.style(output.plain(paths.add_team_option(line)), fg="yellow"))
+            told = terminal.fit(paths.add_team_option(line), sys.stdout)
+            click.echo(terminal.style(told, fg="yellow"))
     else:
         click.echo(choice.add_team_option(NO_TASKS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -70,7 +71,8 @@ def command(
         if as_json:
             output.print_json_line({"url": url})
         else:
-            click.echo("\n".join(filter(None, [url, note])))
+            ends = "Ctrl-C ends the page; the team goes on" if sys.stdout.isatty() else ""
+            click.echo("\n".join(filter(None, [url, note, ends])))
         if opening:
             click.launch(url)
 

@@ -99,5 +99,7 @@ def task_facts(task: Task, team_check: str) -> Iterator[str]:
     for attempt in task.attempts:
         ended = output.plain(describe(attempt))
         yield f"attempt: {output.moment(attempt.time)}: {ended}"
+    if task.attempts and task.owner and not task.proven:
+        yield f"output: `teamctl transcript {task.owner}` shows it; it came as mail"
     for note in task.notes:
         yield f"note: {output.plain(note)}"

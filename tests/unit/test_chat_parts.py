@@ -343,3 +343,28 @@ def test_the_footer_shows_who_works_on_what_and_what_waits(
     assert first.endswith("… 0s")
     assert last == "1 request waits: /requests · 1 mail: /inbox · 0s · waiting…"
     assert {len(first), len(last)} == {59}
+
+
+@pytest.mark.parametrize(
+    ("word", "rest", "argv"),
+    [
+        ("/approve", "0a1b --always", ["approve", "0a1b", "--always"]),
+        ("/approve", "0a1b Well done.", ["approve", "0a1b", "--feedback=Well done."]),
+        ("/resume", "", ["resume", "lead"]),
+        ("/resume", "ann --usd 1", ["resume", "ann", "--usd", "1"]),
+    ],
+)
+def test_options_in_the_chat_reach_the_command(word: str, rest: str, argv: list[str]) -> None:
+    called: list[list[str]] = []
+    assert slash.obey(word, rest, lambda words: called.append([*words]))
+    assert called == [argv]
+
+
+def test_habits_from_other_programs_are_answered(capsys: pytest.CaptureFixture[str]) -> None:
+    for word, answer in (
+        ("/clear", "teamctl chat --fresh"),
+        ("/cost", "/usage"),
+        ("/spawn", "spawn NAME"),
+    ):
+        assert slash.obey(word, "", lambda _: None)
+        assert answer in capsys.readouterr().err
