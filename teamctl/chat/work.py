@@ -132,11 +132,11 @@ class WorkWatch:
         said = [one.text for one in ends if explain_end(LEAD, one) is None and one.text.strip()]
         views = self._views(members)
         own = explain_end(LEAD, ends[-1]) if ends else None
-        stopped = [
-            notice
-            for notice in _find_stopped(self._paths, views)
-            if not (own and notice.about == LEAD and notice.kind is NoticeKind.PAUSED)
-        ]
+        stopped = _find_stopped(self._paths, views)
+        if any(one.about == LEAD and one.kind is NoticeKind.WAITING for one in stopped):
+            own = None  # the request says more
+        elif own:
+            stopped = [one for one in stopped if one.about != LEAD]
         trouble = "; ".join(filter(None, (own, explain_stop(stopped))))
         return WorkDone(said[-1] if said else "", tuple(views), trouble or None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,9 +29,11 @@ from teamd.files.paths import TeamPaths
 from teamd.files.safe_open import PRIVATE_FILE
 from teamd.messages import check_name
 from teamd.model_server.facts import EFFORTS
+from teamd.overview.members import read_requests
 from teamd.settings import Teammate, read_file
 from teamd.settings.kinds import MAX_TOKENS, MAX_USD
 from teamd.settings.trust import TrustStore
+from teamd.team.roster import Roster
 
 _OPTIONS: Final = ("wait", "save", "model", "effort", "plan", "worktree", "fresh")
 
@@ -99,12 +102,22 @@ def command(
         files.replace(file, content, mode=mode)
     said = None
     if wait:
-        from teamctl.mail.receipts import wait_for_last_words  # noqa: PLC0415 -- only for --wait
-
-        name = outcome.data["member"]["name"]
-        said = wait_for_last_words(paths, name, outcome.data["message_id"], timeout)
+        said = _await(paths, outcome.data, timeout)
     shown = outcome.text if said is None else said
     output.print_either(shown, {**outcome.data, "text": said}, as_json=as_json)
+
+
+def _await(paths: TeamPaths, spawned: Mapping[str, Any], seconds: float) -> str:
+    """Wait for the last words of a new teammate, and warn if it waits for the person."""
+    from teamctl.mail.receipts import wait_for_last_words  # noqa: PLC0415 -- only for --wait
+
+    name = spawned["member"]["name"]
+    said = wait_for_last_words(paths, name, spawned["message_id"], seconds)
+    for one in read_requests(paths, Roster(paths).read()):
+        if one.yours and one.approval.asker == name:
+            answers = f"`{one.approve}` or `{one.reject}`"
+            output.warn(paths.add_team_option(f"{name} waits for your answer: {answers}"))
+    return said
 
 
 @click.command()

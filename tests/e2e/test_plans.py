@@ -34,7 +34,9 @@ def test_nothing_is_done_before_the_plan_is_approved_and_everything_after(
     given = project.write("given", "a")
     project.stage.play("alice", use(*ACTS), use(SUBMIT), say("I wait."))
     project.start()
-    project.do("teamctl", "spawn", "alice", "coder", "Mend it.", "--plan", "--wait")
+    spawned = project.run("teamctl", "spawn", "alice", "coder", "Mend it.", "--plan", "--wait")
+    assert spawned.status == 0
+    assert spawned.complaint.startswith("warning: alice waits for your answer: `teamctl approve ")
     assert project.member("alice")["plan"] is True
     tried = project.asked("alice", least=2)[1].asked.last_results
     assert [result.is_error for result in tried] == [True, True, True, False]
