@@ -114,9 +114,13 @@ def test_proven_work_is_queued_automatically_and_returned_if_it_is_not_merged(
     assert "Task: 1" in yard.git("log", "-1", "--format=%(trailers)", "team/main")
     project.do("teamctl", "task", "update", "2", "--status", "completed")
     yard.wait("2", "failed")
-    task = json.loads(project.do("teamctl", "task", "show", "2", "--json"))
-    assert (task["status"], task["owner"], task["proven"]) == ("in_progress", "bob", False)
     yard.wait_heard("bob", "set task 2 to completed again")
+
+    def reopened() -> bool:  # right after the entry has failed
+        task = json.loads(project.do("teamctl", "task", "show", "2", "--json"))
+        return (task["status"], task["owner"], task["proven"]) == ("in_progress", "bob", False)
+
+    wait_until(reopened, what="its task is open again")
     yard.commit("bob", b="fine\n")
     project.do("teamctl", "task", "update", "2", "--status", "completed")
     yard.wait("3", "merged")
