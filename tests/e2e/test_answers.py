@@ -87,7 +87,10 @@ def test_one_of_several_requests_is_chosen_by_its_id(team: Project) -> None:
     assert all(f"{one} (plan)" in refused.complaint for one in ids)
     assert refused.complaint.endswith("; name one by its id")
     path.unlink()
-    team.do("teamctl", "reject", "quinn", "--reason", "No.")
+    twice = team.run("teamctl", "reject", "quinn", "No.", "--reason", "No.")
+    assert twice.status == 2
+    assert twice.stderr.endswith("Error: give the reason once: as REASON or with --reason\n")
+    team.do("teamctl", "reject", "quinn", "No.")
     team.do("teamctl", "approve", "quinn2")
 
 

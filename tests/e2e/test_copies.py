@@ -166,6 +166,9 @@ def test_a_diff_is_paged_and_coloured_as_by_the_persons_git(
     project.start()
     project.do("teamctl", "spawn", "alice", "coder", "Go.", "--worktree", "--wait")
     copy = project.paths.copy("alice")
+    empty = project.run("teamctl", "diff", "alice")
+    assert (empty.status, empty.stdout) == (0, ""), "a patch stays a patch"
+    assert empty.complaint == "alice has changed nothing since its base"
     (copy / "a.txt").write_text("\x1b]0;title\x07bad\n")
     git(copy, "config", "core.pager", f"touch {project.root}/ran; cat")
     git(repository, "config", "core.pager", "sed 's/^/paged: /'")

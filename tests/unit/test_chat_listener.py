@@ -326,6 +326,21 @@ def test_the_leads_activity_is_shown_until_its_turn_ends(conversation: Conversat
     ]  # fmt: skip
 
 
+def test_an_interrupt_that_arrives_after_the_turn_begins_no_work(
+    conversation: Conversation,
+) -> None:
+    """Otherwise the next Ctrl-C would interrupt an idle lead in place of clearing the line."""
+    listening = conversation.listening()
+    stop = {"id": "m-1", "type": "interrupt", "from": USER, "content": "", "timestamp": 1.0}
+    conversation.add("ended", outcome="interrupted")
+    conversation.add("mail", messages=[stop])
+    listening.look()
+    assert listening.doing.what == ""
+    conversation.add("mail", messages=[{**stop, "id": "m-2", "content": "Do this."}])
+    listening.look()
+    assert listening.doing.what == "thinking"
+
+
 def test_the_end_of_an_earlier_turn_is_not_an_answer(conversation: Conversation) -> None:
     """The person wrote in the middle of a turn: the answer comes at the end of the next one."""
     listening = conversation.listening()

@@ -179,6 +179,10 @@ def test_a_task_for_nobody_names_the_command_that_gives_it(paths: TeamPaths) -> 
     said = "task 1 is made; `teamctl task claim 1 --for NAME` gives it to a teammate\n"
     assert call(paths, "task", "add", "Write.").out == said
     assert call(paths, "task", "add", "Test.", "--owner", "ann").out == "task 2 is made\n"
+    roled = ("task", "add", "Draw.", "--role", "painter")
+    assert call(paths, *roled).out == said.replace("1", "3")
+    paths.settings.write_text("[tasks]\nauto_claim = true\n")
+    assert call(paths, *roled).out == "task 4 is made\n", "a painter takes it by itself"
 
 
 def test_show_indents_a_long_reason_on_a_terminal(

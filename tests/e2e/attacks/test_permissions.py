@@ -175,7 +175,9 @@ def test_a_lasting_permission_is_not_requested_again_until_it_is_revoked(guarded
     assert [one["grants"] for one in listed if one["id"] == request] == [
         [{"tool": "bash", "command": ["./deploy", "four"]}]
     ]
-    assert f"{request} allowed for good: bash: ./deploy four …" in guarded.do("teamctl", "requests")
+    lasting = guarded.do("teamctl", "requests")
+    assert f"{request} allowed for good: bash: ./deploy four …" in lasting
+    assert f"`teamctl reject {request}` takes it back" in lasting
     taken = guarded.do("teamctl", "reject", request)
     assert taken == f"took back the permission of gina ({request}): it is asked for again\n"
     guarded.do("teamctl", "approve", second)
