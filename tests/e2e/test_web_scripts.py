@@ -12,7 +12,11 @@ from typing import Final
 import pytest
 
 from teamctl.web.projects import key_of
+from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.store import Approvals
 from teamd.files.paths import STATE_VARIABLE, TeamPaths
+from teamd.mail.routing import MailRouter
+from teamd.messages import USER
 from teamd.team import teams
 from teamd.transcript.records import TurnEnded
 from tests.e2e.browser import Browser, served
@@ -346,3 +350,33 @@ def test_the_chat_clears_the_notice_that_the_work_is_done(browser: Browser, tmp_
             browser.go("")
             browser.miss("All of it is done")
         browser.open("about:blank")
+
+
+def test_the_chat_answers_what_the_lead_asks(browser: Browser, tmp_path: Path) -> None:
+    with opened(tmp_path) as project:
+        project.enlist("lead", "bob", role="lead")
+        store = Approvals(project.paths, MailRouter(project.paths, durable=False, max_bytes=9999))
+        for asker in ("lead", "bob"):
+            facts = {"asker": asker, "to": USER, "content": f"{asker} plans.", "asked": time.time()}
+            store.ask(Approval(type=Kind.PLAN, **facts))  # type: ignore[arg-type]
+        with served(project) as server:
+            browser.open(server.link)
+            browser.go("chat")
+            browser.see("lead plans.")
+            rows = "document.querySelectorAll('main .requests > li')"
+            asked = f"return [...{rows}].map((one) => one.innerText)"
+            wait_until(lambda: len(browser.run(asked)) == 1, what="the lead's own request is shown")
+            browser.find("main [aria-label='Approve what lead asks']").click()
+            wait_until(lambda: browser.run(asked) == [], what="it is answered")
+            browser.see("approved")
+            browser.go("board")
+            said = "return document.getElementById('said').innerText"
+            wait_until(lambda: browser.run(said) == "", what="the message does not stay")
+
+
+def test_text_for_screen_readers_covers_nothing(script: Browser) -> None:
+    area = script.run(
+        "const one = document.querySelector('.hidden'); one.textContent = 'words '.repeat(99);"
+        "const box = one.getBoundingClientRect(); return [box.width, box.height]"
+    )
+    assert max(area) <= 1
