@@ -229,7 +229,7 @@ def look_at(
     alive = process is not None and process.alive
     said = read_activity(paths.activity(member.name))
     activity = said if said is not None and _speaks(said, member, alive=alive) else None
-    queued, rejected, trouble = _count_mail(paths, member.name)
+    queued, rejected, trouble = _count_mail(paths, member)
     cpu_seconds, memory = process.usage() if process and alive else (None, None)
     if memory is not None and process is not None:
         own = activity.memory_bytes if activity is not None else None
@@ -299,11 +299,16 @@ def _speaks(said: Activity, member: Member, *, alive: bool) -> bool:
     return alive if said.process == member.process else said.process.alive
 
 
-def _count_mail(paths: TeamPaths, name: str) -> tuple[int | None, int, str | None]:
-    """Return the queued and the rejected count, or the error that prevents counting."""
+def _count_mail(paths: TeamPaths, member: Member) -> tuple[int | None, int, str | None]:
+    """Return the queued and the rejected count, or the error that prevents counting.
+
+    While the agent that led is shut down, the mail in its inbox is the person's.
+    """
     try:
-        rejected = lines.count(paths.rejected(name))
-        return count_queued(paths, name), rejected, None
+        rejected = lines.count(paths.rejected(member.name))
+        if member.name == LEAD and member.status is Status.SHUTDOWN:
+            return 0, rejected, None
+        return count_queued(paths, member.name), rejected, None
     except StoreError as error:  # one unreadable file must not hide the other members
         return None, 0, str(error)
 
@@ -319,14 +324,23 @@ def count_queued(paths: TeamPaths, name: str) -> int:
     return Mailbox(paths, name).queued()
 
 
-def count_unread(paths: TeamPaths, name: str) -> int:
-    """Count the messages in an inbox that still matter: requests that have ended do not.
+def count_unread(paths: TeamPaths, person: str) -> int:
+    """Count the person's messages that still matter: requests that have ended do not.
 
-    Only a small inbox is looked through, because live views count several times a second.
+    Mail from when an agent led the team may wait in the inbox `user`, as `teamctl inbox` shows it.
+
+    Args:
+        paths: the team.
+        person: the current name of the person's inbox, see `Team.person`.
 
     Raises:
-        StoreError: the inbox cannot be read.
+        StoreError: an inbox cannot be read.
     """
+    return sum(_count_unread(paths, name) for name in dict.fromkeys((USER, person)))
+
+
+def _count_unread(paths: TeamPaths, name: str) -> int:
+    """Count in one inbox; only a small one is read, as live views count several times a second."""
     count = count_queued(paths, name)
     if not count or files.size(paths.inbox(name)) > _MOST_READ_BYTES:
         return count

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from decimal import Decimal
 from os import environ
@@ -238,9 +239,25 @@ def _describe_spawned(
 
 
 def _spawn_lead(context: TeamContext, request: ControlRequest) -> ControlReply:
+    handed = _describe_handed_mail(context)
     member = spawn_lead(context, fresh=request.flag("fresh"), model=request.model)
     warning = context.program.warning() or member.reason or warn_of_price(context, member)
+    warning = "; ".join(filter(None, (handed, warning))) or None
     return ControlReply(text="lead is there", data={"member": member.encode(), "warning": warning})
+
+
+def _describe_handed_mail(context: TeamContext) -> str | None:
+    """Describe the person's unread mail that the agent reads once it leads; `None` if none."""
+    if context.roster.team.person != LEAD:
+        return None
+    with suppress(StoreError):
+        if count := context.post.mailbox(LEAD).queued():
+            unread = "1 message" if count == 1 else f"{count} messages"
+            return (
+                f"lead, who leads now, gets {unread} that you had not read; "
+                f"`teamctl transcript {LEAD}` shows all"
+            )
+    return None
 
 
 def _resume(context: TeamContext, request: ControlRequest) -> ControlReply:

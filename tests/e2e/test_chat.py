@@ -34,6 +34,16 @@ def test_a_prompt_is_answered_with_the_final_text_of_the_leads_turn(led: Project
     assert led.member("lead")["status"] in ("idle", "working")
 
 
+def test_a_chat_says_that_the_lead_gets_mail_that_the_person_has_not_read(led: Project) -> None:
+    for text in ("one", "two"):
+        led.do("teamctl", "send", "lead", text)
+    led.stage.play("lead", say("Hello."), say("Again."))
+    first = led.run("teamctl", "chat", "--no-wait", "Hello?")
+    handed = "lead, who leads now, gets 2 messages that you had not read; "
+    assert f"warning: {handed}`teamctl transcript lead` shows all\n" in first.stderr
+    assert led.run("teamctl", "chat", "--no-wait", "Again?").stderr == ""
+
+
 def test_teammates_cannot_spawn_and_the_lead_cannot_be_spawned(led: Project) -> None:
     """The toolbox decides by the caller, not by the request."""
     led.stage.play(

@@ -19,7 +19,7 @@ from teamd.clocks import time_of_day
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.mail.routing import MailRouter
-from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, Message
+from teamd.messages import LEAD, PERMISSION_TYPE, PLAN_TYPE, USER, Message
 from teamd.overview.members import MemberView, describe_retry
 from teamd.overview.overview import Overview, OverviewReader
 from teamd.process_id import Identity
@@ -209,6 +209,26 @@ def test_unread_mail_of_the_person_is_a_notice(paths: TeamPaths) -> None:
     assert lines[-1] == "2 messages wait for you; `teamctl inbox` shows them"
     add(paths, LEAD)
     assert look(paths).unread == 0
+
+
+def test_mail_from_when_an_agent_led_is_still_unread_after_its_shutdown(paths: TeamPaths) -> None:
+    add(paths, LEAD)
+    post = MailRouter(paths, durable=False, max_bytes=1000)
+    post.send(Message(sender="ann", to=USER, content="Done."))
+    assert look(paths).unread == 1
+    add(paths, LEAD, Status.SHUTDOWN)
+    assert look(paths).unread == 1
+
+
+def test_mail_for_the_person_is_not_counted_for_the_agent_that_was_shut_down(
+    paths: TeamPaths,
+) -> None:
+    add(paths, LEAD, Status.SHUTDOWN)
+    MailRouter(paths, durable=False, max_bytes=1000).send(
+        Message(sender="ann", to=LEAD, content="Done.")
+    )
+    (lead,) = look(paths).members
+    assert (lead.queued, look(paths).unread) == (0, 1)
 
 
 def test_a_missing_teamd_is_a_notice(paths: TeamPaths) -> None:
