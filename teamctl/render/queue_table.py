@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from teamctl.render import output, tables
 from teamctl.render.tables import Cell, FittedTable
+from teamd.overview.standstill import find_unmerged
 
 if TYPE_CHECKING:
     from teamd.merges.queue import Entry  # loads git's parts, which `top` needs in one tab only
@@ -30,10 +31,7 @@ def queue_table(entries: Sequence[Entry]) -> FittedTable:
 
 def queue_notes(entries: Sequence[Entry]) -> Iterator[str]:
     """Yield a line for each teammate whose last entry was not merged: the next step."""
-    last = {entry.teammate: entry for entry in entries}
-    for entry in last.values():
-        if entry.state not in ("conflict", "failed"):
-            continue
+    for entry in find_unmerged(entries):
         then = f"`teamctl queue add {entry.teammate}` queues it again"
         if entry.task:
             then = f"it joins the queue again once {entry.teammate} completes task {entry.task}"

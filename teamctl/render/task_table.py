@@ -11,8 +11,8 @@ from teamctl.render.tables import FittedTable, Shape
 from teamd.board import rules
 from teamd.board.files import Tasks
 from teamd.board.task import Task, TaskStatus
+from teamd.overview.standstill import find_idle_owners
 from teamd.team.roster import Team
-from teamd.team.states import Status
 
 NO_TASKS: Final = 'no tasks; `teamctl task add "…"` makes one'
 SHAPE: Final = Shape(
@@ -64,14 +64,13 @@ def task_notes(team: Team, tasks: Tasks) -> Iterator[tuple[str, str]]:
     members = [one for one in team.members if one.status.wants_process]
     roles = {member.role for member in members}
     for task in tasks.by_id.values():
-        owner = next((one for one in members if one.name == task.owner), None)
-        if task.status is TaskStatus.PENDING and not task.owner and task.role:
-            if task.role not in roles and not tasks.blockers(task):
-                hint = f"`teamctl spawn NAME {shlex.quote(task.role)} PROMPT` starts one"
-                yield task.id, f"task {task.id} waits for a {task.role}, and there is none; {hint}"
-        elif task.status is TaskStatus.IN_PROGRESS and owner and owner.status is Status.IDLE:
-            hint = f"`teamctl send {owner.name} TEXT` gives it a reason to go on"
-            yield task.id, f"task {task.id} is in progress, but {owner.name} is idle; {hint}"
+        free = task.status is TaskStatus.PENDING and not task.owner
+        if free and task.role and task.role not in roles and not tasks.blockers(task):
+            hint = f"`teamctl spawn NAME {shlex.quote(task.role)} PROMPT` starts one"
+            yield task.id, f"task {task.id} waits for a {task.role}, and there is none; {hint}"
+    for task, owner in find_idle_owners(members, tasks):
+        hint = f"`teamctl send {owner} TEXT` gives it a reason to go on"
+        yield task.id, f"task {task.id} is in progress, but {owner} is idle; {hint}"
 
 
 def task_state(task: Task, tasks: Tasks) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from teamd.board.files import TaskFiles
+from teamd.board.files import Tasks
 from teamd.board.task import TaskStatus
 from teamd.errors import StoreError
 from teamd.files import lines
 from teamd.files.file_stamp import remember
 from teamd.files.paths import TeamPaths
 from teamd.messages import LEAD
-from teamd.overview.members import PAUSING, STOPPED, MemberView
+from teamd.overview.members import MemberView
 from teamd.overview.notices import Notice, describe_board_done, describe_lead_done
 from teamd.team.states import Status
 from teamd.transcript.file import decode
@@ -27,17 +27,19 @@ class FinishReader:
 
     `chat`, `transcript lead`, `inbox`, `tasks`, `wait --all` and the page's chat and board call
     `TeamPaths.note_seen`.
+
+    Args:
+        board: reads the tasks.
     """
 
-    def __init__(self, paths: TeamPaths) -> None:
+    def __init__(self, paths: TeamPaths, board: Callable[[], Tasks]) -> None:
         self._paths = paths
         self._last_turn = remember(paths.transcript(LEAD), partial(_read_last_turn, paths))
-        self._tasks = TaskFiles(paths)
-        self._board = remember(paths.tasks, self._read_board)
+        self._board = board
 
     def read(self, members: Sequence[MemberView]) -> Notice | None:
         """Return the notice; `None` while anybody works, or once the person has looked."""
-        if not members or any(_works(view) for view in members):
+        if not members or any(view.has_work for view in members):
             return None
         lead = next((view for view in members if view.name == LEAD), None)
         if lead is None or lead.state == Status.SHUTDOWN:
@@ -54,7 +56,7 @@ class FinishReader:
             return None
         if self._seen_since(changed):  # most often, and the board need not be read
             return None
-        time_done, count = self._board()
+        time_done, count = _find_done(self._board())
         seen = self._seen_since(time_done)
         return None if seen else describe_board_done(self._paths, count, time_done)
 
@@ -64,22 +66,14 @@ class FinishReader:
         except OSError:
             return not moment
 
-    def _read_board(self) -> tuple[float, int]:
-        """Return when the last task was completed, and how many are; zeros if one is open."""
-        try:
-            tasks = self._tasks.read().by_id.values()
-        except StoreError:
-            return 0.0, 0
-        done = [task.updated for task in tasks if task.status is TaskStatus.COMPLETED]
-        if not done or any(task.status.open for task in tasks):
-            return 0.0, 0
-        return max(done), len(done)
 
-
-def _works(view: MemberView) -> bool:
-    if view.state == Status.IDLE:
-        return bool(view.queued) and view.member.reason is None
-    return view.state in (Status.WORKING, PAUSING, STOPPED)
+def _find_done(board: Tasks) -> tuple[float, int]:
+    """Return when the last task was completed, and how many are; zeros if one is open."""
+    tasks = board.by_id.values()
+    done = [task.updated for task in tasks if task.status is TaskStatus.COMPLETED]
+    if not done or any(task.status.open for task in tasks):
+        return 0.0, 0
+    return max(done), len(done)
 
 
 def _read_last_turn(paths: TeamPaths) -> TurnEnded | None:

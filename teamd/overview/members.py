@@ -159,6 +159,13 @@ class MemberView:
         return str(status)
 
     @property
+    def has_work(self) -> bool:
+        """Whether it works, or reads the mail in its inbox next."""
+        if self.state == Status.IDLE:
+            return bool(self.queued) and self.member.reason is None
+        return self.state in (Status.WORKING, PAUSING, STOPPED)
+
+    @property
     def state_in_words(self) -> str:
         """Its state for a table."""
         return "stopped (was working)" if self.state == STOPPED else self.state

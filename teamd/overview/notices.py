@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,6 +35,8 @@ class NoticeKind(StrEnum):
     OUTAGE = "outage"  # the server of the model has failed for a minute; the tries go on
     TEAMD = "teamd"  # no teamd runs
     VERSION = "version"  # the running teamd is of another version than this command
+    STALLED = "stalled"  # tasks are in progress, but nobody works
+    UNMERGED = "unmerged"  # the queue could not merge work, and nobody works
     REJECTED = "rejected"  # lines of an inbox are not messages
     MAIL = "mail"
     FINISHED = "finished"  # the work is done, and the person has not looked since
@@ -136,6 +138,26 @@ def describe_version(paths: TeamPaths, version: str) -> Notice:
     command = paths.team_command("teamd restart")
     text = f"{runs} for {paths.root}, and {__version__} is installed"
     return Notice(NoticeKind.VERSION, text, (command,), effect="replaces it")
+
+
+def describe_idle_owners(paths: TeamPaths, owners: Sequence[tuple[str, str]]) -> Notice:
+    """Return the notice about the ids of tasks in progress and their idle owners."""
+    (task_id, owner), *more = owners
+    text = f"task {task_id} is in progress, but its owner {owner} is idle"
+    if more:
+        names = ", ".join(dict.fromkeys(name for _, name in owners))
+        text = f"{len(owners)} tasks are in progress, but their owners are idle ({names})"
+    command = paths.team_command("teamctl tasks")
+    return Notice(NoticeKind.STALLED, text, (command,), effect="shows the next step")
+
+
+def describe_unmerged(paths: TeamPaths, states: Sequence[tuple[str, str]]) -> Notice:
+    """Return the notice about teammates and the states of their entries that were not merged."""
+    merges = "1 merge" if len(states) == 1 else f"{len(states)} merges"
+    named = ", ".join(f"{name}: {state}" for name, state in states)
+    text = f"{merges} did not go through ({named})"
+    command = paths.team_command("teamctl queue")
+    return Notice(NoticeKind.UNMERGED, text, (command,), effect="shows the next step")
 
 
 def describe_mail(paths: TeamPaths, unread: int) -> Notice:

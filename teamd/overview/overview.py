@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
+from teamd.board.files import TaskFiles, Tasks
 from teamd.budget.account import NOTHING, Account
 from teamd.budget.ledger import Ledger
 from teamd.errors import StoreError
@@ -27,6 +28,7 @@ from teamd.overview.members import (
     read_approvals,
 )
 from teamd.overview.notices import Notice
+from teamd.overview.standstill import StandstillReader
 from teamd.team.roster import Roster, Team
 
 
@@ -45,6 +47,7 @@ class Overview:
         untrusted: the settings that the person has yet to trust.
         untrusted_sentence: names them and the command that trusts them.
         trouble: why the costs are unknown; empty if they are known.
+        standstill: the notices about work that nobody continues.
         finished: the notice that the work is done, until the person has looked.
     """
 
@@ -59,6 +62,7 @@ class Overview:
     untrusted: tuple[str, ...] = ()
     untrusted_sentence: str = ""
     trouble: str = ""
+    standstill: tuple[Notice, ...] = ()
     finished: Notice | None = None
 
     @cached_property
@@ -72,6 +76,7 @@ class Overview:
             found.append(notices.describe_no_teamd(paths))
         if self.other_version is not None:
             found.append(notices.describe_version(paths, self.other_version))
+        found += self.standstill
         found += [notices.describe_rejected(paths, name, count) for name, count in self.rejected]
         if self.unread:
             found.append(notices.describe_mail(paths, self.unread))
@@ -125,7 +130,10 @@ class OverviewReader:
         self._with_copies = copies
         self._roster = Roster(paths)
         self._approvals = remember(paths.requests, partial(read_approvals, paths))
-        self._finish = FinishReader(paths)
+        self._task_files = TaskFiles(paths)
+        board = remember(paths.tasks, self._read_board)
+        self._finish = FinishReader(paths, board)
+        self._standstill = StandstillReader(paths, board)
         self._costs = remember(paths.ledger, self._read_costs)
 
     def read(self, untrusted: tuple[Sequence[str], str] = ((), "")) -> Overview:
@@ -155,6 +163,7 @@ class OverviewReader:
             untrusted=tuple(untrusted[0]),
             untrusted_sentence=untrusted[1],
             trouble=trouble,
+            standstill=tuple(self._standstill.read(members)),
             finished=self._finish.read(members),
         )
 
@@ -179,6 +188,12 @@ class OverviewReader:
             look = partial(look_at, self._paths, member, account, asked)
             views.append(look(served=served, with_copy=copy))
         return views
+
+    def _read_board(self) -> Tasks:
+        try:
+            return self._task_files.read()
+        except StoreError:  # `teamctl tasks` reports it
+            return Tasks()
 
     def _read_costs(self) -> tuple[Mapping[str, Account] | None, str]:
         try:
