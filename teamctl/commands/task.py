@@ -16,7 +16,7 @@ from teamd.board.files import Tasks
 from teamd.board.rules import Change
 from teamd.board.task import Task, TaskStatus
 from teamd.command_line import terminal
-from teamd.command_line.options import SuggestingGroup, TextCommand, team_options
+from teamd.command_line.options import NUMBER, SuggestingGroup, TextCommand, team_options
 from teamd.command_line.run import TeamOptions
 from teamd.files import pidfile
 from teamd.messages import LEAD
@@ -41,6 +41,7 @@ _MEANT: Final = {
     ),
     **dict.fromkeys(("create", "new"), '`teamctl task add "…"` makes a task'),
     "edit": "`teamctl task update ID` changes a task",
+    NUMBER: "`teamctl task show {word}` shows the task",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 import click
 
@@ -11,12 +12,17 @@ from teamctl.render.task_table import NO_TASKS, task_notes, task_table
 from teamd.board.files import read_all
 from teamd.board.task import TaskStatus
 from teamd.command_line import terminal
-from teamd.command_line.options import team_options
+from teamd.command_line.options import NUMBER, SuggestingCommand, team_options
 from teamd.command_line.run import TeamOptions
 from teamd.team.roster import Roster
 
+_MEANT: Final = {
+    **dict.fromkeys(("add", "claim", "show", "update"), "did you mean `teamctl task {words}`?"),
+    NUMBER: "`teamctl task show {word}` shows one task",
+}
 
-@click.command()
+
+@click.command(cls=SuggestingCommand, meant=_MEANT)
 @click.option("--all", "everything", is_flag=True, help="Also show deleted tasks.")
 @output.json_option
 @team_options

@@ -14,7 +14,7 @@ import click
 
 from teamctl import tail
 from teamctl.render import output, roster_table, tables
-from teamd.command_line.options import team_options
+from teamd.command_line.options import ANY_WORD, SuggestingCommand, team_options
 from teamd.command_line.run import TeamOptions
 from teamd.files.paths import TeamPaths
 from teamd.overview.members import MemberView
@@ -30,9 +30,15 @@ _LEAST_ROWS: Final = 3  # minimum rows of the table; notices leave room for them
 _ORDER: Final = (
     "waiting", "failed", "stopped", "paused", "retrying", "pausing", "working", "idle", "shutdown",
 )  # fmt: skip
+_MEANT: Final = {
+    **dict.fromkeys(("list", "ls"), "`teamctl team` lists the teammates"),
+    **dict.fromkeys(("add", "spawn"), "`teamctl spawn NAME ROLE PROMPT` starts a teammate"),
+    "create": "`teamctl create NAME` makes another team",
+    ANY_WORD: "`teamctl show {word}` shows one teammate",
+}
 
 
-@click.command()
+@click.command(cls=SuggestingCommand, meant=_MEANT)
 @click.option("--watch", "watched", is_flag=True, help="Keep showing it as it changes.")
 @click.option("--hosts", "everywhere", is_flag=True, help="Also show other hosts' members.")
 @output.json_option

@@ -114,6 +114,42 @@ class TextCommand(click.Command):
         return ""
 
 
+NUMBER: Final = "NUMBER"  # in a table of meant commands: any number
+ANY_WORD: Final = "WORD"  # the same: any other word
+
+
+def find_meant(meant: Mapping[str, str], words: Sequence[str]) -> str:
+    """Return the sentence about the command that some words mean, or an empty text.
+
+    Args:
+        meant: sentences by the first word, or by `NUMBER` or `ANY_WORD`; `{word}` in a sentence is
+            the first word, `{words}` are all.
+        words: at least one.
+    """
+    kind = NUMBER if words[0].removeprefix("#").isdecimal() else words[0]
+    sentence = meant.get(kind) or meant.get(ANY_WORD, "")
+    return sentence.format(word=shlex.quote(words[0]), words=shlex.join(words))
+
+
+class SuggestingCommand(click.Command):
+    """A command without arguments that answers a word with the command that was meant.
+
+    Args:
+        meant: see `find_meant`.
+    """
+
+    def __init__(self, *args: Any, meant: Mapping[str, str], **facts: Any) -> None:
+        super().__init__(*args, **facts)
+        self._meant = meant
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words of a call, or fail with a sentence."""
+        given = bool(args) and not args[0].startswith("-") and not ctx.resilient_parsing
+        if given and (hint := find_meant(self._meant, args)):
+            ctx.fail(f"{ctx.command_path!r} takes no {args[0]!r}; {hint}")
+        return super().parse_args(ctx, args)
+
+
 # These delete: who mistypes another command must not be led to them.
 _DELETING: Final = frozenset({"delete", "discard", "forget", "prune", "remove", "rm"})
 
@@ -122,7 +158,7 @@ class SuggestingGroup(click.Group):
     """A group that answers an unknown command with the one that was meant, or with the list.
 
     Args:
-        meant: sentences about the commands that other words stand for.
+        meant: see `find_meant`.
     """
 
     def __init__(self, *args: Any, meant: Mapping[str, str] | None = None, **facts: Any) -> None:
@@ -135,12 +171,11 @@ class SuggestingGroup(click.Group):
         """Find the command, or fail with a sentence."""
         name, known = args[0], self.list_commands(ctx)
         if name not in known and not ctx.resilient_parsing:
-            ctx.fail(f"no command {name!r}; {self._hint(ctx, name, known)}")
+            hint = find_meant(self._meant, args) or self._hint(ctx, name, known)
+            ctx.fail(f"no command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 
     def _hint(self, ctx: click.Context, name: str, known: list[str]) -> str:
-        if name in self._meant:
-            return self._meant[name]
         harmless = [one for one in known if one not in _DELETING]
         near = get_close_matches(name, harmless, n=1)
         return f"did you mean {near[0]!r}?" if near else self.describe_known(ctx)

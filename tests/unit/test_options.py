@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +65,25 @@ def test_a_word_that_people_guess_is_answered_with_the_right_command(word: str) 
 def test_a_wrong_word_after_a_command_group_is_answered_with_the_right_command(words: str) -> None:
     with pytest.raises(click.UsageError, match=r"; `teamctl (tasks|task update ID|queue)"):
         cli.main(words.split(), standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("tasks add x", "`teamctl task add x`"),
+        ("tasks add 'two words' -d more", "`teamctl task add 'two words' -d more`"),
+        ("tasks 3", "`teamctl task show 3`"),
+        ("task 3", "`teamctl task show 3`"),
+        ("task '#3' --status completed", "`teamctl task show '#3'`"),
+        ("team alice", "`teamctl show alice`"),
+        ("team list", "`teamctl team`"),
+    ],
+)
+def test_words_after_a_similar_command_are_answered_with_the_whole_command(
+    words: str, meant: str
+) -> None:
+    with pytest.raises(click.UsageError, match=re.escape(meant)):
+        cli.main(shlex.split(words), prog_name="teamctl", standalone_mode=False)
 
 
 @pytest.mark.parametrize("words", ["rmm", "r", "delet", "prun", "discrad", "queue remov", "rn"])
