@@ -136,7 +136,7 @@ class Top(App[None]):
             self.redraw()
 
     def tell(self, text: str) -> None:
-        """Show a text in the status line until the next one."""
+        """Show a text in the status line until the next one, or until another tab is open."""
         self.status = in_a_line(text)
         self.redraw()
 

@@ -138,8 +138,9 @@ class Face(Screen[None]):
                 self.show(found if isinstance(found, list) else [])
 
     def open_tab(self) -> None:
-        """Start reading the content of the open tab."""
+        """Start reading the content of the open tab; the message about the last action is over."""
         self.found = None
+        self.top.status = ""
         if self.source is not None:
             self.top.read(self.source)
 

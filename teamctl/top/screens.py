@@ -218,6 +218,7 @@ class MateScreen(Face):
 
     def go_back(self) -> None:
         self.source = None
+        self.top.status = ""
         self.dismiss()
 
 

@@ -322,6 +322,22 @@ def test_a_number_switches_to_another_team(paths: TeamPaths) -> None:
         screen.sees("there is no team 9; there are 2")
 
 
+def test_a_message_is_cleared_when_the_person_opens_another_tab_or_teammate(
+    paths: TeamPaths,
+) -> None:
+    add(paths, "alice")
+    with shown(paths) as screen:
+        for open_other, back in (("right", "left"), ("enter", "q")):
+            screen.press("7")
+            screen.sees("there is no team 7; there are 1")
+            screen.press(open_other)
+            screen.misses("there is no team 7")
+            screen.press("y")
+            screen.sees("copied")
+            screen.press(back)
+            screen.misses("copied")
+
+
 def files_in(folder: Path) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
