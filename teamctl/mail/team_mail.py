@@ -6,13 +6,17 @@ import math
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from teamctl.tail import GrowingFile
+from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.mail import trace
 from teamd.mail.trace import DeliveryStage
 from teamd.messages import Message, is_moment
+from teamd.overview.members import approvals_to_look_at, has_ended
+from teamd.team.roster import Roster
 from teamd.transcript.file import decode
 from teamd.transcript.records import Delivered
 
@@ -24,6 +28,7 @@ LONGEST: Final = 4000  # characters kept of a message
 MOST_FOUND: Final = 200
 MOST_PAIRS: Final = 200
 _MAIL: Final = b'"mail"'
+_UNREAD: Final = "is:unread"  # a word of a search: only mail that waits for the person
 _SEARCHED: Final = ("id", "from", "to", "type", "summary", "content")
 
 
@@ -32,6 +37,8 @@ class TeamMail:
 
     def __init__(self, paths: TeamPaths) -> None:
         self._paths = paths
+        self._roster = Roster(paths)
+        self._approvals = approvals_to_look_at(paths)
         self._growing: dict[str, GrowingFile] = {}
         self._delivered: dict[Key, Entry] = {}
         self._waiting: dict[Key, Entry] = {}
@@ -55,11 +62,17 @@ class TeamMail:
     def find(self, words: str, name: str = "") -> dict[str, Any]:
         """Return the newest messages that contain all words, and the traffic of all that do.
 
-        With a name, only messages from or to that member.
+        The word `is:unread` selects the mail that waits for the person. With a name, only messages
+        from or to that member.
         """
         wanted = words.lower().split()
+        unread = _UNREAD in wanted
+        wanted = [word for word in wanted if word != _UNREAD]
         with self._lock:
-            every = [*self._delivered.values(), *self._waiting.values()]
+            waiting = self._waiting.values()
+            every = [*self._delivered.values(), *waiting]
+            if unread:
+                every = [one for one in waiting if one["unread"]]
         own = [one for one in every if not name or name in (one["from"], one["to"])]
         found = [one for one in own if _holds(one, wanted)]
         found.sort(key=_moment, reverse=True)
@@ -75,10 +88,19 @@ class TeamMail:
             self._growing = {}
 
     def _find_waiting(self) -> Iterator[tuple[Key, Entry]]:
+        own: tuple[str, ...] = ()
+        with suppress(StoreError):  # a damaged roster must not hide the mail
+            own = self._roster.read().person_inboxes
         for name in trace.receivers(self._paths):
             for places in trace.under_way(self._paths, name):
                 for mail, facts in places:
-                    yield _entry(mail, name, facts)
+                    unread = name in own and not self._has_ended(mail)
+                    yield _entry(mail, name, facts, unread=unread)
+
+    def _has_ended(self, mail: Message) -> bool:
+        with suppress(TeamError):  # a damaged approval must not hide the mail
+            return has_ended(self._approvals, mail)
+        return False
 
     def _find_delivered(self) -> Iterator[tuple[Key, Entry]]:
         for path in self._paths.transcripts.glob("*.jsonl"):
@@ -93,7 +115,9 @@ class TeamMail:
                     yield _entry(mail, mail.to or path.stem, facts)
 
 
-def _entry(mail: Message, to: str, facts: dict[str, Any]) -> tuple[Key, Entry]:
+def _entry(
+    mail: Message, to: str, facts: dict[str, Any], *, unread: bool = False
+) -> tuple[Key, Entry]:
     content = mail.content
     entry = {
         "id": mail.id,
@@ -108,6 +132,7 @@ def _entry(mail: Message, to: str, facts: dict[str, Any]) -> tuple[Key, Entry]:
         "position": facts.get("position"),
         "taken": facts.get("taken"),
         "delivered": facts.get("delivered"),
+        "unread": unread,
     }
     name = mail.id or f"line {entry['position']}"  # other programs may omit the id
     return (to, mail.sender, name, content[:LONGEST]), entry

@@ -78,7 +78,7 @@ def _look(paths: TeamPaths) -> ListedTeam:
     try:
         roster = Roster(paths).read()
         requests = sum(one.yours for one in read_requests(paths, roster))
-        return ListedTeam(key, facts, requests, count_unread(paths, roster.person))
+        return ListedTeam(key, facts, requests, count_unread(paths, roster))
     except (TeamError, OSError) as error:
         return ListedTeam(key, facts, trouble=str(error))
 

@@ -226,12 +226,8 @@ class MailRouter:
         return self._roster.person()
 
     def persons(self) -> list[Mailbox]:
-        """Return the person's inboxes, with the current one last.
-
-        The inbox `user` may still contain mail from when an agent led the team.
-        """
-        person = self.person()
-        return [self.mailbox(name) for name in dict.fromkeys((USER, person))]
+        """Return the person's inboxes, with the current one last."""
+        return [self.mailbox(name) for name in self._roster.read().person_inboxes]
 
     def inbox(self, address: str) -> Mailbox:
         """Return the mailbox of a valid receiver.

@@ -67,11 +67,12 @@ def read_requests(paths: TeamPaths, team: Team) -> list[OpenRequest]:
 
 def read_approvals(paths: TeamPaths) -> list[Approval]:
     """Return the unanswered approvals, the oldest first."""
-    return _approvals(paths).open_ones()
+    return approvals_to_look_at(paths).open_ones()
 
 
-def _approvals(paths: TeamPaths) -> Approvals:
-    return Approvals(paths, MailRouter(paths, durable=False, max_bytes=0))  # it sends nothing
+def approvals_to_look_at(paths: TeamPaths) -> Approvals:
+    """Return the store of approvals, for a reader that sends nothing."""
+    return Approvals(paths, MailRouter(paths, durable=False, max_bytes=0))
 
 
 def describe_requests(
@@ -331,32 +332,32 @@ def count_queued(paths: TeamPaths, name: str) -> int:
     return Mailbox(paths, name).queued()
 
 
-def count_unread(paths: TeamPaths, person: str) -> int:
-    """Count the person's messages that still matter: requests that have ended do not.
+def count_unread(paths: TeamPaths, team: Team) -> int:
+    """Count the person's unread messages, without requests that have ended.
 
-    Mail from when an agent led the team may wait in the inbox `user`, as `teamctl inbox` shows it.
-
-    Args:
-        paths: the team.
-        person: the current name of the person's inbox, see `Team.person`.
+    Only small inboxes are looked through, because live views count several times a second.
 
     Raises:
         StoreError: an inbox cannot be read.
     """
-    return sum(_count_unread(paths, name) for name in dict.fromkeys((USER, person)))
+    return sum(_count_unread(paths, name) for name in team.person_inboxes)
 
 
 def _count_unread(paths: TeamPaths, name: str) -> int:
-    """Count in one inbox; only a small one is read, as live views count several times a second."""
     count = count_queued(paths, name)
     if not count or files.size(paths.inbox(name)) > _MOST_READ_BYTES:
         return count
-    store = _approvals(paths)
+    store = approvals_to_look_at(paths)
     content = files.read(paths.inbox(name)) or b""
     found = lines.sort_all(content, "", to=name, longest=lambda _: _MOST_READ_BYTES)
-    asked = [store.of_message(message) for _, message in found if isinstance(message, Message)]
-    ended = [one for one in asked if one is not None and (one.overdue or not one.is_open)]
-    return max(0, count - len(ended))
+    mail = [message for _, message in found if isinstance(message, Message)]
+    return max(0, count - sum(has_ended(store, message) for message in mail))
+
+
+def has_ended(store: Approvals, message: Message) -> bool:
+    """Return whether a message is a request that is answered or overdue."""
+    asked = store.of_message(message)
+    return asked is not None and (asked.overdue or not asked.is_open)
 
 
 def count_rejected(paths: TeamPaths, team: Team) -> Iterator[tuple[str, int]]:

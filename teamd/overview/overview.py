@@ -203,6 +203,6 @@ class OverviewReader:
 
     def _count_unread(self, team: Team) -> int | None:
         try:
-            return count_unread(self._paths, team.person)
+            return count_unread(self._paths, team)
         except StoreError:
             return None

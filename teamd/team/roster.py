@@ -46,6 +46,11 @@ class Team:
         leader = self.find(LEAD)
         return LEAD if leader is None or leader.status is Status.SHUTDOWN else USER
 
+    @property
+    def person_inboxes(self) -> tuple[str, ...]:
+        """The inboxes with the person's mail: `user` keeps mail from when an agent led the team."""
+        return tuple(dict.fromkeys((USER, self.person)))
+
     def find(self, name: str) -> Member | None:
         """Return the member of that name, ignoring case, or `None`."""
         place = self._places.get(name.lower())

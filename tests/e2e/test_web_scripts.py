@@ -15,8 +15,9 @@ from teamctl.web.projects import key_of
 from teamd.approvals.approval import Approval, Kind
 from teamd.approvals.store import Approvals
 from teamd.files.paths import STATE_VARIABLE, TeamPaths
+from teamd.mail.mailbox import Mailbox
 from teamd.mail.routing import MailRouter
-from teamd.messages import USER
+from teamd.messages import USER, Message
 from teamd.team import teams
 from teamd.transcript.records import TurnEnded
 from tests.e2e.browser import Browser, served
@@ -380,3 +381,23 @@ def test_text_for_screen_readers_covers_nothing(script: Browser) -> None:
         "const box = one.getBoundingClientRect(); return [box.width, box.height]"
     )
     assert max(area) <= 1
+
+
+def test_the_notice_about_mail_opens_the_mail_that_waits(browser: Browser, tmp_path: Path) -> None:
+    with opened(tmp_path) as project:
+        project.enlist("bob")
+        for to, text in (("lead", "I am done."), ("user", "An older one."), ("bob", "Not yours.")):
+            mail = Message(sender="lead" if to == "user" else "bob", to=to, content=text)
+            Mailbox(project.paths, to, durable=False).put(mail)
+        with served(project) as server:
+            browser.open(server.link)
+            browser.see("2 messages wait for you")
+            for link in ("main .needs a", "main .tile a[href$=unread]"):
+                browser.go("")
+                browser.find(link).click()
+                browser.see("2 messages")
+                shown = browser.run("return document.querySelector('main .mail').innerText")
+                assert "I am done." in shown
+                assert "An older one." in shown
+                assert "Not yours." not in shown
+        browser.open("about:blank")

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from teamctl.mail.team_mail import LONGEST, MOST_FOUND, MOST_KEPT, TeamMail
+from teamd.approvals.approval import Approval, Kind
+from teamd.approvals.store import Approvals
 from teamd.files.paths import TeamPaths
 from teamd.mail.mailbox import Mailbox
+from teamd.mail.routing import MailRouter
 from teamd.mail.trace import trace
 from teamd.messages import Message
+from teamd.overview.overview import OverviewReader
+from teamd.team.member import Member
+from teamd.team.roster import Roster
+from teamd.team.states import Status
 from teamd.transcript.file import Transcript
 from teamd.transcript.records import Delivered
 
@@ -116,3 +124,32 @@ def test_kept_and_shown_mail_is_bounded(paths: TeamPaths) -> None:
     newest = everything["messages"][0]
     assert newest["content"].startswith(f"{MOST_KEPT + 499} ")
     assert (len(newest["content"]), newest["more"]) == (LONGEST, 5)
+
+
+def test_is_unread_finds_what_the_overview_counts(paths: TeamPaths) -> None:
+    """Mail to `user` waits even if no agent leads; answered requests do not wait."""
+    store = Approvals(paths, MailRouter(paths, durable=False, max_bytes=9999))
+    mail = TeamMail(paths)
+
+    def unread() -> list[str]:
+        shown = sorted(one["content"] for one in found(mail, "is:unread"))
+        assert OverviewReader(paths).read().unread == len(shown)
+        return shown
+
+    for name in ("lead", "user", "bob"):
+        put(paths, f"to {name}", to=name)
+    plan = Approval(type=Kind.PLAN, asker="bob", to="lead", content="A plan.", asked=time.time())
+    asked = store.ask(plan)
+    assert unread() == ["A plan.", "to lead", "to user"]
+    store.answer(asked.id, by="user", approve=True, reason="")
+    assert unread() == ["to lead", "to user"]
+    assert [one["content"] for one in found(mail, "is:unread to user")] == ["to user"]
+    lead = Member(name="lead", role="lead", agent_id="lead@x", status=Status.IDLE)
+    Roster(paths).update(lambda team: team.with_member(lead))
+    assert unread() == ["to user"]  # the rest waits for the agent that leads
+
+
+def test_a_damaged_roster_does_not_hide_the_mail(paths: TeamPaths) -> None:
+    put(paths, "x", to="lead")
+    paths.config.write_text("{")
+    assert len(found(TeamMail(paths))) == 1

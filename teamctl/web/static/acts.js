@@ -45,7 +45,7 @@ export function ask(title, content, words, kind = 'primary') {
   });
 }
 
-// Show a form in a dialog, which closes when the form was accepted; or other content, until it is closed.
+// Show a form in a dialog until it is accepted, or other content until it is closed.
 export function openDialog(title, content) {
   const dialog = $('dialog');
   const close = (word) => button(word, () => dialog.close(''), { class: 'plain' });
@@ -91,7 +91,7 @@ export function form(label, fields, word, what, values, why = '') {
 
 const keys = new Map(); // of the messages that are not known to have arrived, by their facts
 
-// A message keeps its key until the server has answered, so that a repeat after a lost answer arrives once.
+// A message keeps its key until the server answers, so that a repeat arrives once.
 export function once(facts) {
   const text = JSON.stringify(facts);
   if (!keys.has(text)) keys.set(text, crypto.randomUUID());

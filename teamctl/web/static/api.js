@@ -44,7 +44,7 @@ export async function act(what, facts) {
   return (await answer(await fetch(`${base}do/${what}`, posted))).text;
 }
 
-// Follow the events forever. `told(name, value, id)` gets each, `report(state, why)` the connection's state, with the server's sentence if it refuses.
+// Follow the events forever: `told(name, value, id)` gets each, `report(state, why)` the state of the connection.
 export async function follow(told, report) {
   let failures = 0;
   for (;;) {

@@ -1,4 +1,4 @@
-// The board by columns: add, open, claim and move tasks, by mouse and by keys.
+// The board by columns; tasks move by mouse and by keys.
 import { announce, ask, confirmed, perform, form, once, openDialog } from './acts.js';
 import { avatar, button, card, empty, field, h, head, icon } from './dom.js';
 import { ago, clock, many } from './format.js';

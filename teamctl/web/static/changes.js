@@ -1,4 +1,4 @@
-// The changes of the whole team as one diff, with comments that become mail; and the merge queue.
+// The changes of the whole team as one diff with comments; and the merge queue.
 import { get } from './api.js';
 import { attempt, confirmed, deliver, form, latest, once, openDialog, perform, seldom } from './acts.js';
 import { button, card, empty, field, h, head, icon, own, segments, steady } from './dom.js';

@@ -1,4 +1,4 @@
-// Pictures: lanes of states, columns and areas over time, and the traffic of mail. Plain SVG.
+// Pictures in plain SVG.
 import { h, hue, initial, own, svg, to } from './dom.js';
 import { clock, count, hour, seconds } from './format.js';
 

@@ -1,4 +1,4 @@
-// The lines of a growing file: its end or a moment first, earlier lines on demand, new lines as they come.
+// The lines of a growing file: its end or a moment, earlier lines on demand, and new lines.
 import { get } from './api.js';
 import { announce, latest } from './acts.js';
 import { button, h, own, steady } from './dom.js';

@@ -1,4 +1,4 @@
-// Help: keys, and three lessons: the roster beside its file, the way of a message, and subagents.
+// Help: keys, and three lessons.
 import { button, card, h, head, row, table, to } from './dom.js';
 import { state } from './format.js';
 import { memberLink } from './overview.js';

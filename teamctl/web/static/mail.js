@@ -1,4 +1,4 @@
-// The mail of the whole team, with search, the traffic between members, and the steps of one message.
+// The mail of the whole team, and the steps of one message.
 import { get } from './api.js';
 import { form, latest, once, openDialog } from './acts.js';
 import { avatar, button, card, empty, field, h, head, icon, steady, to } from './dom.js';
@@ -38,7 +38,7 @@ export function mail({ known, argument, redraw }) {
         h('div', {},
           h('form', { role: 'search', 'data-key': 'search', onsubmit: (event) => event.preventDefault() }, field('Search', h('input', { type: 'search', value: words, oninput: typed, placeholder: 'names, words, ids' }))),
           h('p.note', { role: 'status' }, found ? `${many(found.found, 'message')}${found.found > found.messages.length ? `, the newest ${found.messages.length} are shown` : ''}` : 'Looking …'),
-          found && card('', found.messages.length ? shown(version) : empty(words ? 'No message has these words.' : 'No mail yet.', words ? 'Search looks at names, ids, summaries and texts.' : 'What teammates and you write to each other appears here.'))),
+          found && card('', found.messages.length ? shown(version) : empty(words ? 'No message is found.' : 'No mail yet.', words ? 'Search looks at names, ids, summaries and texts; `is:unread` finds mail that waits for you.' : 'What teammates and you write to each other appears here.'))),
         h('aside', { 'aria-label': 'Traffic' }, found?.traffic?.length ? card('Who writes to whom', h('div', { onclick: pick }, graph(version))) : null)),
     ],
   };

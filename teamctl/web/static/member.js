@@ -1,4 +1,4 @@
-// One teammate: its live conversation, mail, log, changes and limits, and the actions on it.
+// One teammate: its views, and the actions on it.
 import { get } from './api.js';
 import { able, ask, confirmed, form, latest, perform, seldom } from './acts.js';
 import { avatar, card, coded, empty, h, own, segments, to } from './dom.js';

@@ -1,4 +1,4 @@
-// All teammates at a glance: what waits, the figures, the members, and their states over time.
+// All teammates at a glance.
 import { get } from './api.js';
 import { form, latest, once, openDialog, seldom } from './acts.js';
 import { avatar, button, card, empty, field, h, head, icon, row, segments, steady, table, to } from './dom.js';
@@ -84,7 +84,7 @@ function figures({ team, usage, board, queue }) {
     tile(total ? usd(total.usd_today) : '–', 'Cost today', most ? `of ${usd(most)} a day` : 'no limit a day', 'usage'),
     tile(tasks.filter((one) => one.status !== 'completed').length, 'Open tasks', `${tasks.filter((one) => one.status === 'completed').length} completed`, 'board'),
     tile(queued, 'In the queue', team.merge?.text ?? (queued ? 'to be merged' : 'nothing to merge'), 'queue'),
-    tile(team.unread ?? '?', 'Mail for you', team.unread ? 'unread' : 'all read', 'mail'));
+    tile(team.unread ?? '?', 'Mail for you', ...(team.unread ? ['unread', 'mail/is:unread'] : ['all read', 'mail'])));
 }
 
 export const memberLink = (name, text = name, tab = '') => h('a', { href: to('member', `${name}${tab}`) }, text);

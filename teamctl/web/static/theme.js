@@ -1,4 +1,4 @@
-// The chosen colours, set before the first paint; without a choice the system decides.
+// The chosen colours, set before the first paint.
 try {
   const chosen = localStorage.getItem('teamd-theme');
   if (chosen === 'light' || chosen === 'dark') document.documentElement.dataset.theme = chosen;

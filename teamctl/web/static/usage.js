@@ -1,4 +1,4 @@
-// Tokens and cost: today against the limit, by day, over time by teammate, and all figures.
+// Tokens and cost.
 import { card, empty, h, head, hue, row, segments, table } from './dom.js';
 import { count, hour, many, percent, usd } from './format.js';
 import { columns, hues, meter } from './charts.js';

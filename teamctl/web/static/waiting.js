@@ -15,7 +15,7 @@ const needsOf = (known) => (known.team?.notices ?? []).filter((one) => one.kind 
 
 let seen = 0;
 
-// Clear the notice that the work is done, as `teamctl chat` and `teamctl tasks` do: the person looks at it.
+// Clear the notice that the work is done: the person looks at it.
 export function noteSeen(known) {
   const { time } = needsOf(known).find((one) => one.kind === 'finished') ?? {};
   if (!time || time === seen || document.hidden || !known.may) return;
@@ -23,7 +23,7 @@ export function noteSeen(known) {
   act('seen', {}).catch(() => { seen = 0; });
 }
 
-// One line about what waits, on every view but the overview, which has the whole list.
+// One line about what waits, on every view but the overview.
 export function bar(place, known, view) {
   const asked = waitingFor(known);
   const words = asked.length === 1 ? `1 waits for you: ${asked[0].from} ${own(KINDS, asked[0].type) ?? asked[0].type}` : `${asked.length} wait for you: ${[...new Set(asked.map((one) => one.from))].join(', ')}`;
@@ -76,9 +76,10 @@ function answers(one) {
   const { id, from } = one;
   const answer = (what) => (event) => {
     const near = event.target.closest('li');
-    const reason = near.querySelector('input:not([type=checkbox])').value;
+    const input = near.querySelector('input:not([type=checkbox])');
+    const reason = input.value;
     if (what === 'reject' && !reason.trim()) {
-      near.querySelector('input:not([type=checkbox])').focus();
+      input.focus();
       announce(`Say why, so that ${from} can do better.`, true);
       return;
     }
@@ -94,7 +95,7 @@ function answers(one) {
 function need(one, { may, team }) {
   const { name } = one;
   return h('li', { 'data-key': `${one.kind} ${name}` }, h('p', {}, coded(one.text), ' ', h('code', {}, one.command)),
-    one.kind === 'mail' ? h('a', { href: to('mail', team.members.some((other) => other.name === 'lead') ? 'user' : 'lead') }, 'Read it') : null,
+    one.kind === 'mail' ? h('a', { href: to('mail/is:unread') }, 'Read') : null,
     may && one.kind === 'paused' ? able('Resume', () => perform('resume', { name }), refusal(team), { 'aria-label': `Resume ${name}` }) : null);
 }
 
