@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -401,3 +401,58 @@ def test_the_notice_about_mail_opens_the_mail_that_waits(browser: Browser, tmp_p
                 assert "An older one." in shown
                 assert "Not yours." not in shown
         browser.open("about:blank")
+
+
+# Draws a conversation of the lead, and returns the text of each entry, and its hidden texts.
+TALK: Final = """
+return import('/conversation.js').then(({ conversation }) => {
+  const made = conversation(arguments[0], 'lead', []);
+  made.querySelectorAll('time').forEach((one) => one.remove());
+  document.body.append(made);
+  const found = [...made.children].map((one) => one.innerText.replace(/^[\\d:]+ /, ''));
+  made.remove();
+  return found;
+});
+"""
+
+
+def test_texts_for_the_model_are_not_shown_as_chat(script: Browser) -> None:
+    asked = {"from": "user", "type": "shutdown_request", "content": "Answer with this request_id."}
+    over = {"from": "bob", "type": "shutdown_response", "approve": True, "content": "idle"}
+    records: list[dict[str, Any]] = [
+        {"record": "mail", "messages": [over, {**over, "approve": False, "content": "I test."}]},
+        {"record": "reply", "content": [{"type": "text", "text": "All is done."}]},
+        {"record": "mail", "messages": [asked]},
+        {"record": "note", "text": "<note>You agreed to 83a8.</note>", "closes": ["83a8"]},
+        {"record": "ended", "outcome": "shutdown", "text": "All is done."},
+        {"record": "news", "text": "<background-job>"},
+        {"record": "ended", "outcome": "paused", "text": "the limit of money"},
+    ]
+    shown = script.run(TALK, [{"time": 1000, **one} for one in records])
+    refused = shown.pop(1)
+    assert "I test." in refused
+    said = shown.pop(1)
+    assert said.endswith("All is done.")
+    assert shown == [
+        "bob is shut down",
+        "you asked lead to shut down",
+        "lead was shut down",
+        "a note for the model",
+        "paused: the limit of money",
+    ]
+
+
+def test_the_chat_says_that_unread_mail_went_to_the_lead(script: Browser) -> None:
+    def mail(*senders: str) -> dict[str, Any]:
+        messages = [{"from": one, "type": "message", "content": "x"} for one in senders]
+        return {"record": "mail", "messages": messages}
+
+    reply = {"record": "reply", "content": [{"type": "text", "text": "Yes."}]}
+    ended: dict[str, Any] = {"record": "note", "text": "<note>", "closes": ["83a8"]}
+    start = [{"record": "opened"}, mail("bob", "ann", "user"), reply, mail("bob"), reply]
+    again = [ended, mail("bob", "user"), reply, ended, mail("user"), reply]
+    shown = script.run(TALK, [{"time": 1000, **one} for one in (*start, *again)])
+    assert [one for one in shown if "not read" in one] == [
+        "2 messages that you had not read went to lead",
+        "1 message that you had not read went to lead",
+    ]

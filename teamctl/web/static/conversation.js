@@ -1,6 +1,6 @@
-// A conversation: mail, replies and tool calls, from the records of a transcript.
+// A conversation, from the records of a transcript.
 import { avatar, h, icon } from './dom.js';
-import { clock } from './format.js';
+import { clock, many } from './format.js';
 import { markdown } from './markdown.js';
 
 // The note of the bash tool below the output of a failed command.
@@ -37,16 +37,28 @@ export function conversation(found, name, members, aim = 0) {
     speaker = kind === '' ? who : '';
     return h(`li.entry${kind}${same ? '.more' : ''}`, {}, same ? null : [avatar(who, members), h('p.by', {}, words, h('time', {}, clock(time)))], h('div.body', { title: same ? clock(time) : null }, body));
   };
+  let woken = false; // since the last reply, the agent that leads took over the person's inbox
   const entry = (one) => {
-    switch (one.record) {
-      case 'mail': return (one.messages ?? []).map((mail) => said(mail.from === 'user' ? '.you' : '.mail', mail.from === 'user' ? 'you' : mail.from,
-        [h('strong', {}, mail.from === 'user' ? 'you' : `${mail.from} → ${name}`), mail.type === 'message' ? null : h('span.tag', {}, mail.type)], one.time, markdown(mail.content)));
-      case 'reply': return said('', name, h('strong', {}, name), one.time, (one.content ?? []).map(block));
+    const { record, time, messages = [], closes = [], text = '' } = one;
+    const late = woken && name === 'lead' && messages.filter(({ from }) => from !== 'user').length;
+    woken = record === 'opened' || closes.length > 0 || (woken && record !== 'reply');
+    const folded = (words, ...body) => h('li.aside', {}, h('details', {}, h('summary', {}, clock(time), ' ', words), body));
+    const letter = ({ from, type, content, approve }) => {
+      const you = from === 'user';
+      if (type === 'shutdown_request') return aside(time, `${you ? 'you' : from} asked ${name} to shut down`);
+      if (type === 'shutdown_response' && approve) return aside(time, `${from} is shut down`);
+      return said(you ? '.you' : '.mail', you ? 'you' : from, [h('strong', {}, you ? 'you' : `${from} → ${name}`), type === 'message' ? null : h('span.tag', {}, type)], time, markdown(content));
+    };
+    switch (record) {
+      case 'mail': return [late && aside(time, `${many(late, 'message')} that you had not read went to lead`), ...messages.map(letter)];
+      case 'reply': return said('', name, h('strong', {}, name), time, (one.content ?? []).map(block));
       case 'result': return calls.has(one.tool_use_id) ? null : h('li.aside', {}, h('details.call', {}, h('summary', {}, one.is_error ? 'A result ✗ failed' : 'A result'), h('div.inside', {}, h('pre', {}, one.content))));
-      case 'note': case 'news': return h('li.aside', {}, clock(one.time), ' ', one.text);
-      case 'summary': return h('li.aside', {}, h('details', {}, h('summary', {}, clock(one.time), ' its context was full: it goes on from a summary'), markdown(one.text), h('pre', {}, one.restated)));
-      case 'opened': return h('li.aside', {}, clock(one.time), ' a new conversation');
-      case 'ended': return one.outcome === 'end_turn' ? null : h('li.aside', {}, clock(one.time), ' ', h('strong', {}, one.outcome), one.text && one.text !== one.outcome ? `: ${one.text}` : '');
+      case 'note': case 'news':
+        if (closes.length) return aside(time, `${name} was shut down`);
+        return text.startsWith('<') ? folded('a note for the model', h('pre', {}, text)) : aside(time, text);
+      case 'summary': return folded('its context was full: it goes on from a summary', markdown(text), h('pre', {}, one.restated));
+      case 'opened': return aside(time, 'a new conversation');
+      case 'ended': return ['end_turn', 'shutdown'].includes(one.outcome) ? null : aside(time, h('strong', {}, one.outcome), one.outcome === 'paused' && `: ${text}`); // other texts repeat the last words
       default: return null;
     }
   };
@@ -62,6 +74,8 @@ export function conversation(found, name, members, aim = 0) {
   });
   return h('ol.plain.talk', {}, keyed);
 }
+
+const aside = (time, ...words) => h('li.aside', {}, clock(time), ' ', words);
 
 const short = (given) => {
   const values = Object.values(given ?? {});
