@@ -456,3 +456,40 @@ def test_the_chat_says_that_unread_mail_went_to_the_lead(script: Browser) -> Non
         "2 messages that you had not read went to lead",
         "1 message that you had not read went to lead",
     ]
+
+
+# The visible controls that a message covers when the page is scrolled to this place.
+COVERED: Final = """
+return import('/acts.js').then(({ announce }) => new Promise((go) => {
+  scrollTo(0, arguments[0]);
+  const at = (one) => { const box = one.getBoundingClientRect();
+    return document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2); };
+  const seen = [...document.querySelectorAll('a, button, input, select, textarea')]
+    .filter((one) => one.contains(at(one)));
+  announce('sent to lead', true);
+  requestAnimationFrame(() => requestAnimationFrame(() => go({ seen: seen.length,
+    shown: document.getElementById('said').getBoundingClientRect().top >= 0,
+    covered: seen.filter((one) => at(one)?.closest('#said')).map((one) => one.outerHTML) })));
+}));
+"""
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_a_message_covers_no_control(browser: Browser, tmp_path: Path, width: int) -> None:
+    with opened(tmp_path) as project:
+        project.enlist("bob", *(f"ann{number}" for number in range(30)))
+        store = Approvals(project.paths, MailRouter(project.paths, durable=False, max_bytes=9999))
+        plan = {"asker": "bob", "to": USER, "content": "I plan.", "asked": time.time()}
+        store.ask(Approval(type=Kind.PLAN, **plan))  # type: ignore[arg-type]
+        browser.resize(width)
+        with served(project) as server:
+            browser.open(server.link)
+            for view, place in (("mail", 0), ("roster", 300), ("member/bob", 0), ("", 500)):
+                browser.go(view)
+                browser.settle()
+                found = browser.run(COVERED, place)
+                assert found["seen"] > 1, view
+                assert found["shown"], view
+                assert found["covered"] == [], view
+        browser.open("about:blank")
+        browser.resize(1280)

@@ -212,6 +212,7 @@ setTeam(route().other);
 addEventListener('hashchange', showView);
 addEventListener('keydown', pressed);
 addEventListener('resize', redraw);
+new ResizeObserver(() => document.documentElement.style.setProperty('--top', `${$('top').offsetHeight}px`)).observe($('top'));
 document.addEventListener('visibilitychange', list);
 setInterval(list, 10000);
 $('dialog').addEventListener('close', () => $('dialog').replaceChildren());
