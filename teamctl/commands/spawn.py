@@ -112,7 +112,12 @@ def _await(paths: TeamPaths, spawned: Mapping[str, Any], seconds: float) -> str:
     from teamctl.mail.receipts import wait_for_last_words  # noqa: PLC0415 -- only for --wait
 
     name = spawned["member"]["name"]
-    said = wait_for_last_words(paths, name, spawned["message_id"], seconds)
+    try:
+        said = wait_for_last_words(paths, name, spawned["message_id"], seconds)
+    except KeyboardInterrupt:
+        hint = f"{name} works on; `teamctl wait {name}` waits for it again"
+        click.echo(f"teamctl: {paths.add_team_option(hint)}", err=True)
+        raise
     for one in read_requests(paths, Roster(paths).read()):
         if one.yours and one.approval.asker == name:
             answers = f"`{one.approve}` or `{one.reject}`"

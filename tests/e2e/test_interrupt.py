@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 import time
 
 import pytest
@@ -31,6 +33,18 @@ def runs(project: Project, name: str) -> None:
     project.stage.act(name, act)
     project.do("teamctl", "spawn", name, "coder", "Work.")
     wait_until((project.folder / f"{name}.begun").exists, what="the command runs")
+
+
+def test_ctrl_c_in_a_waiting_spawn_says_that_the_teammate_works_on(project: Project) -> None:
+    project.stage.play("wes", use(("bash", {"command": "echo > wes.begun; sleep 1000"})))
+    argv = ("teamctl", "spawn", "wes", "coder", "Work.", "--wait")
+    spawn = project.begin(*argv, stderr=subprocess.PIPE, installed=True)
+    wait_until((project.folder / "wes.begun").exists, what="the command runs")
+    spawn.send_signal(signal.SIGINT)
+    assert spawn.wait(30) == 130
+    assert spawn.stderr is not None
+    assert "wes works on; `teamctl wait wes` waits for it again" in spawn.stderr.read()
+    assert project.member("wes")["status"] == "working"
 
 
 def told(project: Project, name: str, text: str) -> int:
