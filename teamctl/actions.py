@@ -313,6 +313,16 @@ def split_host(choice: TeamOptions, name: str) -> tuple[str, str | None]:
     return own, None if host.lower() == hosts.name.lower() else hosts.check(host)
 
 
+def act_where_it_is(
+    choice: TeamOptions, name: str, command: str, act: Callable[[str], Outcome], **facts: Any
+) -> Outcome:
+    """Act on a teammate of this host, or have its host execute the command if it is NAME@HOST."""
+    own, host = split_host(choice, name)
+    if host is None:
+        return act(own)
+    return act_on_host(choice, host, command, {"name": own, **facts})
+
+
 def act_on_host(
     choice: TeamOptions,
     host: str,
@@ -328,7 +338,7 @@ def act_on_host(
         TeamError: the host refuses, or fails; the error has its exit code.
         SystemExit: the person pressed Ctrl-C, and was told that the request stays valid.
     """
-    from teamd.hosts.asking import ask  # noqa: PLC0415 -- only for other hosts
+    from teamd.postman.commands import ask  # noqa: PLC0415 -- only for other hosts
 
     try:
         answer = ask(other_hosts(choice), host, command, facts, seconds=seconds)

@@ -26,6 +26,7 @@ from teamd.command_line.run import TeamOptions, run
 from teamd.errors import DeadlinePassed, ExitCode, NoTeamd, TeamError
 from teamd.files import directories, pidfile
 from teamd.files.paths import TeamPaths
+from teamd.hosts.places import explain_renewal
 from teamd.model_server.connection import check_connection, server_address
 from teamd.overview.notices import NoticeKind
 from teamd.overview.overview import Overview, OverviewReader
@@ -215,6 +216,8 @@ def _start_in_background(choice: TeamOptions, team: TeamPaths, *, as_json: bool)
         facts = {"running": True, "pid": pid, "team": str(team.root)}
         documents.print_either(team.add_team_option(said), facts, as_json=as_json)
         _warn_of_sandbox(team)
+        if (renewal := explain_renewal(team)) is not None:
+            terminal.echo(f"teamd: {renewal}", err=True)
         for warning in git:
             terminal.echo(f"teamd: {warning}", err=True)
         for named in models:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import partial
 from itertools import takewhile
 from typing import Final
 
 import click
 
 from teamctl import arguments
-from teamctl.actions import Outcome, TeamActions, act_on_each, act_on_host, split_host
+from teamctl.actions import Outcome, TeamActions, act_on_each, act_where_it_is
 from teamctl.render import output
 from teamd.command_line.options import team_options
 from teamd.command_line.run import TeamOptions
@@ -37,10 +38,8 @@ def command(choice: TeamOptions, words: tuple[str, ...], *, as_json: bool) -> in
     said = "" if text is None else arguments.text_or_stdin(text)
 
     def interrupt(name: str) -> Outcome:
-        own, host = split_host(choice, name)
-        if host is None:
-            return TeamActions(choice).interrupt(own, said)
-        return act_on_host(choice, host, "interrupt", {"name": own, "text": said})
+        here = partial(TeamActions(choice).interrupt, text=said)
+        return act_where_it_is(choice, name, "interrupt", here, text=said)
 
     return act_on_each(choice, names, interrupt, as_json=as_json)
 
@@ -58,7 +57,7 @@ def _split(choice: TeamOptions, words: tuple[str, ...]) -> tuple[list[str], str 
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, shell_complete=arguments.teammates)
+@click.argument("names", nargs=-1, required=True, shell_complete=arguments.everywhere)
 @output.json_option
 @team_options
 def pause(choice: TeamOptions, names: tuple[str, ...], *, as_json: bool) -> int:
@@ -66,6 +65,11 @@ def pause(choice: TeamOptions, names: tuple[str, ...], *, as_json: bool) -> int:
 
     The current step finishes first: the model's reply, or the commands that a reply asked for.
     The turn stays open, mail waits in the inbox, and background jobs go on. `teamctl
-    interrupt` cuts the step short, too.
+    interrupt` cuts the step short, too. NAME@HOST is on another host, whose settings must let
+    this one pause.
     """
-    return act_on_each(choice, names, TeamActions(choice).pause, as_json=as_json)
+
+    def pause_one(name: str) -> Outcome:
+        return act_where_it_is(choice, name, "pause", TeamActions(choice).pause)
+
+    return act_on_each(choice, names, pause_one, as_json=as_json)

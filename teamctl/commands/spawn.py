@@ -16,6 +16,7 @@ from teamctl.actions import (
     TeamActions,
     act_on_each,
     act_on_host,
+    act_where_it_is,
     ensure_running,
     explain_delay,
     split_host,
@@ -126,7 +127,7 @@ def _await(paths: TeamPaths, spawned: Mapping[str, Any], seconds: float) -> str:
 
 
 @click.command()
-@click.argument("names", nargs=-1, required=True, shell_complete=arguments.teammates)
+@click.argument("names", nargs=-1, required=True, shell_complete=arguments.everywhere)
 @click.option(
     "--usd",
     type=FloatRange(0, MAX_USD, min_open=True),
@@ -145,11 +146,20 @@ def resume(
     """Read team.toml again, then let NAMES continue where they were paused.
 
     With --usd or --tokens, the limits that stop each of them are first raised by that much: a daily
-    limit for today, the others permanently. team.toml stays as it is.
+    limit for today, the others permanently. team.toml stays as it is. NAME@HOST is on another
+    host, whose settings must let this one resume; limits are raised there.
     """
     given = {unit: most for unit, most in more.items() if most is not None}
-    actions = TeamActions(choice)
-    return act_on_each(choice, names, lambda name: actions.resume(name, **given), as_json=as_json)
+
+    def here(name: str) -> Outcome:
+        return TeamActions(choice).resume(name, **given)
+
+    def resume_one(name: str) -> Outcome:
+        if given and "@" in name:
+            raise TeamError(f"the limits of {name} can be raised on its host only")
+        return act_where_it_is(choice, name, "resume", here)
+
+    return act_on_each(choice, names, resume_one, as_json=as_json)
 
 
 @click.command()

@@ -12,7 +12,9 @@ from teamd.errors import StoreError
 from teamd.files import pidfile
 from teamd.files.paths import TeamPaths
 from teamd.hosts.far import FarHosts, describe_absence
-from teamd.hosts.view import HostState, HostView, postman_runs, waiting
+from teamd.hosts.outbox import count_waiting
+from teamd.hosts.places import explain_renewal
+from teamd.hosts.view import HostState, HostView, postman_runs
 
 if TYPE_CHECKING:
     from teamd.settings import Settings
@@ -22,7 +24,8 @@ def check_hosts(settings: Settings, team: TeamPaths | None) -> Iterator[Finding]
     """Check the other hosts, if this host has a name among them."""
     if settings.hosts.name is None:
         return
-    if find_spec("nats") is None:
+    packages = ("nats", "nkeys") if settings.hosts.creds else ("nats",)
+    if None in map(find_spec, packages):
         what = "[hosts] is set, and the package that mail to other hosts needs is not there"
         yield Finding(Level.FAIL, what, install_command("hosts"))
     if not settings.hosts.servers:
@@ -36,11 +39,14 @@ def _look_at_all(team: TeamPaths, hosts: FarHosts) -> Iterator[Finding]:
     if pidfile.supervisor(team) is not None and not postman_runs(team):
         what = "teamd runs and its postman does not, so mail to other hosts waits"
         yield Finding(Level.FAIL, what, "`teamctl logs postman` says why")
+    if (renewal := explain_renewal(team)) is not None:
+        what, _, remedy = renewal.partition("; ")
+        yield Finding(Level.FAIL, what, remedy)
     for one in hosts.own_reports():
         yield Finding(Level.NOTE, f"{hosts.name} (this host): {one.text}")
     views = hosts.views()
     if not views:
-        what = f"this host is {hosts.name}; no other was heard of yet"
+        what = hosts.describe_solitude()
         yield Finding(Level.NOTE, what, "`teamctl hosts join FILE` on another host adds it")
     for view in views:
         yield from _look(team, view)
@@ -48,7 +54,7 @@ def _look_at_all(team: TeamPaths, hosts: FarHosts) -> Iterator[Finding]:
 
 def _look(team: TeamPaths, view: HostView) -> Iterator[Finding]:
     try:
-        count = waiting(team, view.name)
+        count = count_waiting(team, view.name)
     except StoreError as error:
         what, _, remedy = str(error).partition("; ")
         yield Finding(Level.FAIL, f"{view.name}: {what}", remedy)

@@ -11,8 +11,10 @@ from teamctl.render.tables import Cell, Shape
 from teamd.errors import StoreError
 from teamd.files import pidfile
 from teamd.hosts.far import NO_POSTMAN, FarHosts, describe_absence
+from teamd.hosts.outbox import count_waiting
+from teamd.hosts.places import explain_renewal
 from teamd.hosts.rosters import FarMember
-from teamd.hosts.view import HostState, HostView, postman_runs, waiting
+from teamd.hosts.view import HostState, HostView, postman_runs
 
 HEADINGS: Final = ("HOST", "STATE", "SINCE", "WAITING", "ROUND TRIP", "WHY")
 NUMBERS: Final = ("WAITING", "ROUND TRIP")
@@ -102,6 +104,8 @@ def note_lines(hosts: FarHosts, rows: list[HostRow]) -> Iterator[Cell]:
         next_step = "`teamctl doctor` says why" if fails else "`teamd start` starts it"
         why = f"{NO_POSTMAN}, so mail to other hosts waits; {next_step}"
         yield hosts.paths.add_team_option(why), "yellow"
+    if (renewal := explain_renewal(hosts.paths)) is not None:
+        yield renewal, "red"
     for one in hosts.own_reports():
         yield f"{hosts.name} (this host): {output.ago(one.time)} ago: {one.text}", "red"
     for row in rows:
@@ -123,7 +127,7 @@ def _describe_waiting(row: HostRow) -> str:
 
 def _read(hosts: FarHosts, view: HostView, team: str) -> HostRow:
     try:
-        count: int | None = waiting(hosts.paths, view.name)
+        count: int | None = count_waiting(hosts.paths, view.name)
     except StoreError:  # its outbox is damaged, which `teamctl doctor` reports
         count = None
     roster = hosts.roster(view.name)

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Final
 
 from teamd.clocks import time_of_day
 from teamd.errors import BadName, NotAMessage, UnknownHost
 from teamd.files.paths import TeamPaths
 from teamd.hosts import rosters
-from teamd.hosts.host_address import HostAddress, parse_address
-from teamd.hosts.lines import MAIL
 from teamd.hosts.outbox import MAX_OUTBOX_BYTES, Outbox
-from teamd.hosts.places import HostPlaces
+from teamd.hosts.places import HostAddress, HostPlaces, parse_address
 from teamd.hosts.rosters import FarMember, FarRoster
 from teamd.hosts.view import HostState, HostView, Report, postman_runs, read_views
 from teamd.messages import Message
+from teamd.settings.schema import HostSettings
 from teamd.team.states import Status
-
-if TYPE_CHECKING:
-    from teamd.settings.schema import HostSettings
 
 _ASLEEP: Final = {
     Status.SHUTDOWN: "is shut down; the message waits there until it is spawned again",
@@ -40,6 +36,7 @@ class FarHosts:
         max_bytes: the size limit of each outbox.
         durable: whether queued mail is on disk when a call returns.
         named: hosts named in the settings, whether or not they have connected.
+        settings: `[hosts]`, for commands to other hosts.
     """
 
     paths: TeamPaths
@@ -48,6 +45,7 @@ class FarHosts:
     max_bytes: int = MAX_OUTBOX_BYTES
     durable: bool = True
     named: frozenset[str] = frozenset()
+    settings: HostSettings = field(default_factory=HostSettings)
 
     @classmethod
     def of(cls, paths: TeamPaths, settings: HostSettings, *, durable: bool) -> FarHosts | None:
@@ -59,8 +57,9 @@ class FarHosts:
             return None
         named = frozenset(host for hosts in settings.allow.values() for host in hosts)
         return cls(
-            paths, settings.name, max_bytes=settings.outbox_bytes, durable=durable, named=named
-        )
+            paths, settings.name, max_bytes=settings.outbox_bytes, durable=durable, named=named,
+            settings=settings,
+        )  # fmt: skip
 
     def known(self) -> list[str]:
         """Return the names of all other hosts, from the settings, views and files."""
@@ -134,6 +133,12 @@ class FarHosts:
         found = [seen.get(host, HostView(name=host)) for host in self.known()]
         return found if runs else [_unwatched(one) for one in found]
 
+    def describe_solitude(self) -> str:
+        """Return a sentence for a host that knows no other, with the reason if there is one."""
+        why = self.view(self.name.lower()).why if postman_runs(self.paths) else ""
+        said = f"this host is {self.name}; no other was heard of yet"
+        return f"{said}: {why}" if why else said
+
     def own_reports(self) -> tuple[Report, ...]:
         """Return unresolved problems of this host itself, such as another host of the same name."""
         return self.view(self.name.lower()).reports
@@ -171,9 +176,9 @@ class FarHosts:
                 "commit the text with git, and send branch and commit"
             )
         said = message.to_json()
-        content = {key: said[key] for key in _CONTENT if key in said}
+        content: dict[str, Any] = {key: value for key, value in said.items() if key in _CONTENT}
         outbox = Outbox(self.paths, address.host, self.durable, self.max_bytes)
-        outbox.append(MAIL, to=address.name, team=address.team, message=content)
+        outbox.append(to=address.name, team=address.team, message=content)
 
 
 def _unwatched(view: HostView) -> HostView:

@@ -1,37 +1,33 @@
-"""The outbox for another host: a file of numbered lines that any local process may append to.
+"""The outbox for another host: a file of mail that any local process may append to.
 
-Its first line names the epoch, a sequence of line numbers. A new epoch starts if the file is lost,
-or if the other host knows later lines of the same epoch. Only the postman removes lines, by
-rewriting the file without those that the other host has confirmed.
+Each line is `{"kind": "mail", "to": NAME, "team": NAME, "message": {…}}`. Versions before wrote the
+keys `n` and `chain` as well, a first line about the file, and lines of other kinds, which are
+passed over. A line stays until the other host has confirmed it; only the postman removes lines.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from teamd.errors import NotAMessage, StoreError, Unsynced, translate_os_errors
 from teamd.files import directories, files, locks
 from teamd.files.paths import TeamPaths
-from teamd.hosts.cursor import CursorFile
-from teamd.hosts.lines import MAX_LINE_BYTES, START, OutLine, encode_body
-from teamd.hosts.outbox_file import (
-    DamagedOutbox,
-    End,
-    Header,
-    find_end,
-    read_header,
-    read_lines,
-    read_raw,
-    whole_size,
-)
-from teamd.hosts.outbox_repair import Sorted, name_aside, sort_lines
 from teamd.hosts.places import HostPlaces
+from teamd.messages import parse_object
 
 MAX_OUTBOX_BYTES: Final = 67_108_864
+MAX_LINE_BYTES: Final = 1_000_000  # a broker accepts messages up to 1 MiB
+_MAIL: Final = "mail"
+_TAIL: Final = 1 << 12
+_REMOVED_SHARE: Final = 4  # the file is rewritten once a quarter of it is confirmed
+_PLAIN_ID: Final = re.compile(r"[A-Za-z0-9-]{1,100}")
 
 
 class OutboxFull(StoreError):
@@ -42,6 +38,44 @@ class OutboxFull(StoreError):
             f"too much mail waits for {host}: [hosts] outbox_bytes, {most}, are reached; "
             f"send it again once {host} can be reached"
         )
+
+
+class OutLine(NamedTuple):
+    """One line of an outbox.
+
+    Attributes:
+        raw: the line with its newline.
+        fields: its content; `None` if it is not an object.
+    """
+
+    raw: bytes
+    fields: dict[str, Any] | None
+
+    @classmethod
+    def decode(cls, raw: bytes) -> OutLine:
+        try:
+            return cls(raw, parse_object(raw))
+        except NotAMessage:
+            return cls(raw, None)
+
+    @property
+    def is_mail(self) -> bool:
+        return self.fields is not None and self.fields.get("kind") == _MAIL
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether no version of teamd has written the line, or no host would accept it."""
+        return self.fields is None or len(self.raw) > MAX_LINE_BYTES
+
+    def key(self, link: str) -> str:
+        """Return an id of the line on a link, such as `h1>h2`: the message's, and a digest.
+
+        One message may go to several members and hosts, and two senders may use the same id.
+        """
+        digest = hashlib.blake2b(link.encode() + self.raw, digest_size=10).hexdigest()
+        message = (self.fields or {}).get("message")
+        made = message.get("id") if isinstance(message, dict) else None
+        return f"{made}-{digest}" if _PLAIN_ID.fullmatch(str(made)) else digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +99,8 @@ class Outbox:
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", HostPlaces(self.paths).outbox(self.host))
 
-    def append(self, kind: str, **fields: Any) -> int:
-        """Append a line; it is durable when this returns, and arrives once.
-
-        Returns:
-            The number of the line.
+    def append(self, *, to: str, team: str, message: Mapping[str, Any]) -> None:
+        """Append a message; it is durable when this returns, and arrives once.
 
         Raises:
             NotAMessage: the line is too long or not valid JSON.
@@ -77,170 +108,137 @@ class Outbox:
             Unsynced: the disk failed; the line may or may not arrive.
             StoreError: the file cannot be written; it is unchanged.
         """
+        fields = {"kind": _MAIL, "to": to, "team": team, "message": message}
         try:
-            body = encode_body(kind, fields)
+            text = json.dumps(fields, ensure_ascii=False, allow_nan=False)
         except ValueError as error:
             raise NotAMessage("a message cannot hold an infinite number") from error
-        if len(body) > MAX_LINE_BYTES:
+        line = text.encode("utf-8", "replace") + b"\n"
+        if len(line) > MAX_LINE_BYTES:
             raise NotAMessage(
-                f"a message of {len(body)} bytes is over the {MAX_LINE_BYTES} that another host "
+                f"a message of {len(line)} bytes is over the {MAX_LINE_BYTES} that another host "
                 "takes; put the text into a file, commit it, and send branch and commit"
             )
         try:
-            return self._append_created(body)
+            if not directories.is_directory(self.path.parent):
+                HostPlaces(self.paths).create()
+            self._append(line)
         except Unsynced as error:
-            message = fields.get("message") or fields
             raise Unsynced(error.path, error.why, ids=[str(message.get("id"))]) from error
 
-    def _append_created(self, body: bytes) -> int:
-        """Append a line; only check and create the folders if that fails."""
-        try:
-            return self._append_mended(body)
-        except StoreError:
-            places = HostPlaces(self.paths)
-            if directories.is_directory(places.outboxes):
-                raise
-            places.create()
-        return self._append_mended(body)
-
-    def _append_mended(self, body: bytes) -> int:
-        try:
-            return self._append(body)
-        except DamagedOutbox:
-            if not self.repair():
-                raise
-            return self._append(body)
-
-    def _append(self, body: bytes) -> int:
+    def _append(self, line: bytes) -> None:
         with locks.locked(self.path, timeout_seconds=self.patience_seconds) as fd:
             with translate_os_errors(self.path):
-                end = self._end(fd)
-            if end.n >= end.header.first and end.size + len(body) > self.max_bytes:
+                size = _whole_size(fd)
+                if size < os.fstat(fd).st_size:
+                    os.ftruncate(fd, size)  # of a killed writer, and never reported as written
+            if size and size + len(line) > self.max_bytes:
                 raise OutboxFull(self.host, self.max_bytes)
-            line = OutLine.make(end.n + 1, end.chain, body)
-            start = b"" if end.size else end.header.encode()
-            files.append_locked(fd, self.path, start + line.raw, end.size, durable=self.durable)
-            return line.n
+            files.append_locked(fd, self.path, line, size, durable=self.durable)
 
-    def _end(self, fd: int) -> End:
-        """Find the end of the locked file; truncate a line torn by a kill or power cut.
-
-        Such a line was never reported as durable.
-        """
-        size = whole_size(fd)
-        if size < os.fstat(fd).st_size:
-            os.ftruncate(fd, size)
-        return find_end(fd, size) or End(Header.new(), 0, START, 0)
-
-    def compact(self, fd: int, cut: End) -> None:
-        """Remove all confirmed lines; for the postman only.
-
-        Args:
-            fd: the file that the postman has read; if it was replaced, nothing is done.
-            cut: the end of the last confirmed line.
+    def read(self, offset: int = 0) -> Iterator[OutLine]:
+        """Yield the whole lines from an offset on, without a lock.
 
         Raises:
-            StoreError: the file is unchanged.
+            StoreError: the file cannot be read.
         """
-        header = replace(cut.header, first=cut.n + 1, chain=cut.chain)
+        with translate_os_errors(self.path), files.opened(self.path) as fd:
+            if fd is None:
+                return
+            with os.fdopen(os.dup(fd), "rb") as file:
+                file.seek(offset)
+                for raw in file:
+                    if raw.endswith(b"\n"):
+                        yield OutLine.decode(raw)
 
-        def parts(locked: int, size: int) -> Iterator[bytes]:
-            yield header.encode()
-            yield from read_raw(locked, cut.size, size)
-
-        self._rewrite(fd, parts)
-
-    def begin_anew(self, fd: int, n: int, keep: Callable[[OutLine], bool]) -> None:
-        """Start another epoch with the lines after a number; for the postman only.
-
-        Args:
-            fd: as for `compact`.
-            n: the number of the last line that the other host has confirmed.
-            keep: returns whether a line is still to be sent.
-
-        Raises:
-            StoreError: the file is unchanged or damaged.
-        """
-
-        def parts(locked: int, size: int) -> Iterator[bytes]:
-            former = read_header(locked)
-            start = 0 if former is None else len(former.encode())
-
-            def kept() -> Iterator[OutLine]:
-                lines = read_lines(locked, start, size)
-                return (line for line in lines if line.n > n and keep(line))
-
-            copied = sum(1 for _ in kept())
-            yield from _renumbered(former.epoch if former else None, kept(), copied)
-
-        self._rewrite(fd, parts)
-
-    def repair(self) -> bool:
-        """Continue with the intact lines of a damaged file in another epoch; keep a copy of it.
-
-        Confirmed lines are left out. So are commands, because the other host may have executed
-        them.
+    def remove_start(self, size: int) -> int:
+        """Remove the first `size` bytes, or part of them if a removal is not worth it yet.
 
         Returns:
-            Whether the file was damaged.
+            The number of bytes that are still at the start.
 
         Raises:
             StoreError: the file is unchanged.
         """
-        with locks.locked(self.path, timeout_seconds=self.patience_seconds) as locked:
-            content = self._read(locked)
-            found = sort_lines(content)
-            if not found.strange and (found.header is not None or not content):
-                return False
-            former, kept = self._unconfirmed(found)
-            files.replace(name_aside(self.path), content, durable=self.durable)
-            parts = _renumbered(former, kept, len(kept))
-            files.replace_by_parts(self.path, parts, durable=self.durable)
-            return True
-
-    def begin_without_past(self) -> int:
-        """Start an epoch that is unrelated to former ones, with the waiting lines except commands.
-
-        Returns:
-            The number of lines.
-
-        Raises:
-            StoreError: the file is unchanged.
-        """
-        with locks.locked(self.path, timeout_seconds=self.patience_seconds) as locked:
-            _, kept = self._unconfirmed(sort_lines(self._read(locked)))
-            parts = _renumbered(None, kept, 0)
-            files.replace_by_parts(self.path, parts, durable=self.durable)
-            return len(kept)
-
-    def _read(self, locked: int) -> bytes:
-        with translate_os_errors(self.path):
-            return b"".join(read_raw(locked, 0, whole_size(locked)))
-
-    def _unconfirmed(self, found: Sorted) -> tuple[str | None, list[OutLine]]:
-        """Return the epoch of the lines, and the lines to move to another epoch."""
-        confirmed = CursorFile(HostPlaces(self.paths).confirmed(self.host), durable=False).read()
-        epoch, done = confirmed.epoch if confirmed is not None else None, 0
-        # Without a header the epoch is unknown, and all lines are sent again.
-        if found.header is not None:
-            epoch = found.header.epoch
-            done = confirmed.n if confirmed is not None and confirmed.epoch == epoch else 0
-        return epoch, [one for one in found.lines if one.n > done and not one.is_request]
-
-    def _rewrite(self, fd: int, parts: Callable[[int, int], Iterator[bytes]]) -> None:
-        with locks.locked(self.path, timeout_seconds=self.patience_seconds) as locked:
+        with locks.locked(self.path, timeout_seconds=self.patience_seconds) as fd:
             with translate_os_errors(self.path):
-                if not os.path.samestat(os.fstat(fd), os.fstat(locked)):
-                    return
-                size = whole_size(locked)
-            files.replace_by_parts(self.path, parts(locked, size), durable=self.durable)
+                end = os.fstat(fd).st_size
+                if size > end:  # a person has changed the file: what is there is sent again
+                    return 0
+                if size == end:
+                    # Without a sync: lines that a power cut brings back are recognized by their id.
+                    os.ftruncate(fd, 0)
+                    return 0
+                if size * _REMOVED_SHARE < end:
+                    return size
+                rest = files.read_descriptor(fd, size)
+            files.replace(self.path, rest, durable=self.durable)
+            return 0
+
+    def keep_aside(self, line: OutLine) -> None:
+        """Append a damaged line to the file of rejected ones, from which nothing is sent."""
+        rejected = self.path.with_suffix(".rejected.jsonl")
+        files.append(rejected, line.raw, durable=self.durable)
 
 
-def _renumbered(former: str | None, lines: Iterable[OutLine], count: int) -> Iterator[bytes]:
-    """Yield an outbox of another epoch, of which `count` lines are from the former epoch."""
-    yield Header.new(former, count).encode()
-    before = START
-    for number, line in enumerate(lines, start=1):
-        renumbered = OutLine.make(number, before, line.body)
-        before = renumbered.chain
-        yield renumbered.raw
+class Position(NamedTuple):
+    """How far a host has confirmed this host's mail, as kept in `confirmed/HOST.json`.
+
+    Attributes:
+        n: the number of messages that it has confirmed so far.
+        key: the key of the last of them.
+        lines: the number of confirmed lines that are still at the start of the outbox.
+    """
+
+    n: int = 0
+    key: str = ""
+    lines: int = 0
+
+    @classmethod
+    def read(cls, path: Path) -> Position | None:
+        """Return the position in a file; `None` if it is missing or of another version."""
+        found = read_counts(path)
+        if found is None or not isinstance(key := found.get("key"), str):
+            return None
+        lines = found.get("lines")
+        return cls(found["n"], key, lines if isinstance(lines, int) else 0)
+
+    def write(self, path: Path, *, durable: bool) -> None:
+        files.replace(path, json.dumps(self._asdict()).encode() + b"\n", durable=durable)
+
+
+def read_counts(path: Path) -> dict[str, Any] | None:
+    """Return the object in a small file if it has a count `n`, otherwise `None`.
+
+    Raises:
+        StoreError: the file cannot be read.
+    """
+    try:
+        found = parse_object(files.read(path) or b"")
+    except NotAMessage:
+        return None
+    return found if isinstance(found.get("n"), int) and "chain" not in found else None
+
+
+def count_waiting(paths: TeamPaths, host: str) -> int:
+    """Count the lines that a host has not confirmed.
+
+    Raises:
+        StoreError: a file cannot be read.
+    """
+    places = HostPlaces(paths)
+    content = files.read(places.outbox(host)) or b""
+    position = Position.read(places.confirmed(host)) or Position()
+    header = content.startswith(b'{"epoch"')  # of a version before, and counts as confirmed
+    return max(0, content.count(b"\n") - max(header, position.lines))
+
+
+def _whole_size(fd: int) -> int:
+    """Return the size of a file up to its last newline."""
+    end = os.fstat(fd).st_size
+    while end:
+        start = max(0, end - _TAIL)
+        if (found := os.pread(fd, end - start, start).rfind(b"\n")) >= 0:
+            return start + found + 1
+        end = start
+    return 0

@@ -6,11 +6,9 @@ host does not make its members fail or restart.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,11 +84,6 @@ class FarRoster:
         left_out = max(0, len(team.members) - MOST)
         return cls(team=team.name, members=members, left_out=left_out)
 
-    @cached_property
-    def version(self) -> str:
-        """A digest of the roster, which is equal for equal members even after a restart."""
-        return hashlib.sha256(repr(self).encode("utf-8", "replace")).hexdigest()[:16]
-
     def find(self, name: str) -> FarMember | None:
         """Return the member of that name, ignoring case."""
         return next((one for one in self.members if one.name.lower() == name.lower()), None)
@@ -119,6 +112,12 @@ class FarRoster:
         except _DAMAGED as error:
             raise NotAMessage("it is no roster") from error
         return cls(team=team, members=members, left_out=max(0, left_out))
+
+
+def encode(roster: FarRoster) -> bytes:
+    """Return a roster for other hosts."""
+    found = roster.encode(time.time())
+    return json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def keep(path: Path, roster: FarRoster) -> None:

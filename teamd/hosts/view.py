@@ -13,8 +13,6 @@ from typing import Any, Final
 from teamd.errors import StoreError
 from teamd.files import files, locks
 from teamd.files.paths import TeamPaths
-from teamd.hosts.cursor import CursorFile
-from teamd.hosts.outbox_file import find_end, whole_size
 from teamd.hosts.places import HostPlaces
 
 _MOST_REPORTS: Final = 20  # of a host; the log has all
@@ -45,6 +43,7 @@ class HostView:
         why: why the host is unreachable, in a sentence; empty if unknown.
         round_trip_ms: to its postman and back.
         reports: with the latest last.
+        folder: the id of the host's folder, which another folder does not have; empty if unknown.
     """
 
     name: str
@@ -53,6 +52,7 @@ class HostView:
     why: str = ""
     round_trip_ms: float | None = None
     reports: tuple[Report, ...] = ()
+    folder: str = ""
 
     @classmethod
     def from_json(cls, name: str, found: Any) -> HostView:
@@ -72,6 +72,7 @@ class HostView:
             why=why if isinstance(why, str) else "",
             round_trip_ms=trip if isinstance(trip, float | int) else None,
             reports=tuple(_reports(reports if isinstance(reports, list) else [])),
+            folder=str(found.get("folder", "")),
         )
 
 
@@ -100,19 +101,6 @@ def read_views(paths: TeamPaths) -> list[HostView]:
         return []
 
 
-def waiting(paths: TeamPaths, host: str) -> int:
-    """Count the lines that a host has not confirmed, by the files themselves."""
-    places = HostPlaces(paths)
-    with files.opened(places.outbox(host)) as fd:
-        end = None if fd is None else find_end(fd, whole_size(fd))
-    if end is None:
-        return 0
-    confirmed = CursorFile(places.confirmed(host), durable=False).read()
-    same = confirmed is not None and confirmed.epoch == end.header.epoch
-    done = confirmed.n if confirmed is not None and same else 0
-    return max(0, end.n - max(done, end.header.first - 1))
-
-
 @dataclass(slots=True)
 class Views:
     """The postman's views: kept in memory, and written by `write` after changes."""
@@ -127,6 +115,10 @@ class Views:
     def get(self, host: str) -> HostView:
         """Return the view of a host."""
         return self._hosts.get(host) or HostView(name=host)
+
+    def names(self) -> list[str]:
+        """Return the hosts that have a view."""
+        return list(self._hosts)
 
     def change(self, host: str, **facts: Any) -> None:
         """Record facts about a host: fields of `HostView`."""

@@ -14,7 +14,7 @@ from importlib import import_module
 _MODULES = {
     "teamd": "teamd.__main__",
     "teamctl": "teamctl.main",
-    "postman": "teamd.postman.__main__",
+    "postman": "teamd.postman.process",
 }
 
 

@@ -17,7 +17,7 @@ from teamd.errors import (
 from teamd.files import locks
 from teamd.files.find_team import all_teams, finish
 from teamd.files.paths import TeamPaths
-from teamd.hosts.host_address import HostAddress
+from teamd.hosts.places import HostAddress
 from teamd.mail.mailbox import Mailbox
 from teamd.masking import may_be_masked
 from teamd.messages import ALL, LEAD, MAX_INBOX_BYTES, MAX_MESSAGE_BYTES, TEAMD, USER, Message

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, TypeAlias
 
 from teamd.errors import (
     BadName,
@@ -28,18 +29,17 @@ from teamd.errors import (
     UnknownTeammate,
 )
 from teamd.files import files
-from teamd.hosts.lines import OutLine
 from teamd.hosts.places import HostPlaces
 from teamd.journal import Journal
 from teamd.mail.routing import MailRouter
-from teamd.messages import HELD_TYPE, TEAMD, Message, is_moment
-from teamd.postman.plain_mail import read_plain, write_plain
+from teamd.messages import HELD_TYPE, TEAMD, Message, is_moment, parse_object
 
 # Other types have effects: an interrupt ends a turn, a task needs no approval. They are delivered
 # as plain messages.
 _TALK: Final = frozenset({"message", "broadcast", HELD_TYPE})
 _LONGEST_SENDER: Final = 200  # characters
 _QUOTED: Final = 100  # characters of an undelivered message
+_Receivers: TypeAlias = Callable[[str], tuple[str, str | None]]
 _REFUSED: Final = (BadName, InboxFull, NotAMessage, UnknownTeammate)
 
 
@@ -57,7 +57,7 @@ class FarDelivery:
     journal: Journal
     _answers: list[Message] = field(default_factory=list)  # to be sent
 
-    def deliver(self, host: str, lines: Sequence[OutLine]) -> None:
+    def deliver(self, host: str, lines: Sequence[bytes]) -> None:
         """Put mail from a host into inboxes; it is durable when this returns.
 
         Messages to one receiver are written together, in their order.
@@ -71,14 +71,14 @@ class FarDelivery:
         """
         self._answers.clear()
         boxes: defaultdict[str, list[bytes]] = defaultdict(list)
-        found, place = _Receivers(self.post), f"{self.team}@{host}".encode()
-        open_to = _Addresses(found, self.team)
+        found = cache(self.post.receiver)  # reads the roster once for each name
         for line in lines:
-            plain = read_plain(line.body)
-            if plain is not None and (name := open_to[plain[:2]]) is not None:
-                boxes[name].append(write_plain(plain, name.encode(), place))
-            elif (message := self._read_checked(host, line, found)) is not None:
-                self._add(boxes, message)
+            message = self._read_checked(host, line, found)
+            if message is not None:
+                try:
+                    boxes[message.to].append(message.encode())
+                except NotAMessage as error:
+                    self._answer(message, "was not delivered", str(error))
         for to, encoded in boxes.items():
             there, warning = self._put(to, encoded), _warning(found, to)
             if warning is not None:
@@ -87,12 +87,12 @@ class FarDelivery:
         if self._answers:
             self._send_answers(host)
 
-    def _add(self, boxes: Mapping[str, list[bytes]], message: Message) -> None:
-        """Add a message to those for its receiver, unless it cannot be encoded."""
-        try:
-            boxes[message.to].append(message.encode())
-        except NotAMessage as error:
-            self._answer(message, "was not delivered", str(error))
+    def read(self, host: str, line: bytes) -> Message | None:
+        """Return a message with its receiver's name; `None` if it cannot be delivered."""
+        with suppress(*_REFUSED):
+            message = self._read(host, parse_object(line))
+            return replace(message, to=self.post.receiver(message.to)[0])
+        return None
 
     def _put(self, to: str, encoded: Sequence[bytes]) -> Sequence[bytes]:
         """Put messages into an inbox; return the delivered ones, and answer the others."""
@@ -106,31 +106,20 @@ class FarDelivery:
             return []
         return encoded
 
-    def _read_checked(self, host: str, line: OutLine, found: _Receivers) -> Message | None:
-        """Return a message with its receiver's name; `None` if it is invalid or undeliverable."""
+    def _read_checked(self, host: str, line: bytes, found: _Receivers) -> Message | None:
+        """Return a message with its receiver's name; `None` after telling the sender why not."""
         try:
-            fields = line.fields()
+            fields = parse_object(line)
             message = self._read(host, fields)
         except NotAMessage as error:
             self.journal.warn("no mail", host=host, reason=str(error))
             return None
-        to = self._find(fields, message, found)
-        return None if to is None else replace(message, to=to)
-
-    def _find(
-        self,
-        line: Mapping[str, Any],
-        message: Message,
-        found: _Receivers,
-    ) -> str | None:
-        """Return the receiver's name as in the roster; `None` after telling the sender why not."""
-        team = line.get("team")
-        if not isinstance(team, str) or team.lower() != self.team.lower():
-            why = f"the team there is {self.team!r}; give both hosts the same [team] name"
-            self._answer(message, "was not delivered", why)
-            return None
         try:
-            return found[message.to][0]
+            team = fields.get("team")
+            if not isinstance(team, str) or team.lower() != self.team.lower():
+                why = f"the team there is {self.team!r}; give both hosts the same [team] name"
+                raise NotAMessage(why)
+            return replace(message, to=found(message.to)[0])
         except _REFUSED as error:
             self._answer(message, "was not delivered", str(error))
             return None
@@ -194,43 +183,9 @@ class FarDelivery:
             files.make_durable(HostPlaces(self.post.paths).outbox(host))
 
 
-class _Receivers(dict[str, tuple[str, str | None]]):
-    """Results of `MailRouter.receiver` by name, so that the roster is read once per name.
-
-    `functools.cache` would do the same, but its setup takes as long as delivering a message.
-    """
-
-    def __init__(self, post: MailRouter) -> None:
-        super().__init__()
-        self._post = post
-
-    def __missing__(self, name: str) -> tuple[str, str | None]:
-        found = self[name] = self._post.receiver(name)
-        return found
-
-
-class _Addresses(dict[tuple[bytes, bytes], str | None]):
-    """Receivers' names as in the roster, by name and team as the sender wrote them.
-
-    The value is `None` if the sender has to be told something.
-    """
-
-    def __init__(self, found: _Receivers, team: str) -> None:
-        super().__init__()
-        self._found, self._team = found, team
-
-    def __missing__(self, address: tuple[bytes, bytes]) -> str | None:
-        to, team = address
-        self[address] = None
-        with suppress(*_REFUSED):
-            name, _ = self._found[to.decode()]
-            self[address] = name if team.decode() == self._team else None
-        return self[address]
-
-
 def _warning(found: _Receivers, name: str) -> str | None:
     """Return the warning for the sender about a receiver."""
     try:
-        return found[name][1]
+        return found(name)[1]
     except _REFUSED:  # it was just removed
         return None

@@ -1,46 +1,76 @@
-"""The postman's process: the only process of a team that talks to other hosts.
+"""The postman's process: the only one of teamd's processes that talks to other hosts all the time.
 
-It sleeps until an outbox or the roster changes, a frame arrives or a deadline passes, and then does
-a round: first all mail that has arrived, then the displayed state.
+It connects to the broker again and again. While it is connected, tasks send, receive, answer
+commands and tell the other hosts about this one; the first that fails ends the connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
+import os
+import random
+import sys
 import time
-from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from teamd import clocks
 from teamd.errors import NotAMessage, StoreError, TeamError
+from teamd.files import directories, files
+from teamd.files.locks import InstanceLock
 from teamd.files.paths import TeamPaths
-from teamd.files.watch import Watch, watch
+from teamd.files.watch import SLOW_SECONDS, Watch, watch
 from teamd.hosts import rosters
+from teamd.hosts.far import FarHosts
+from teamd.hosts.outbox import Outbox
 from teamd.hosts.places import HostPlaces
 from teamd.hosts.rosters import FarRoster
-from teamd.hosts.view import Views
-from teamd.journal import Journal
-from teamd.postman.broker import Broker
-from teamd.postman.certificates import Certificates
-from teamd.postman.faces import DEAF, DENIED, show_host
-from teamd.postman.links import Links
-from teamd.postman.presence import SILENT_SECONDS, HostPresence
-from teamd.postman.rounds import Rounds
-from teamd.postman.spare_memory import SpareMemory
-from teamd.settings.schema import HostSettings
-from teamd.team.roster import Roster
-
-_OFFLINE: Final = "there is no connection to the broker"
-_MOST_DENIED: Final = 100  # different operations to log
-_DOUBLE: Final = (
-    "two hosts have that name, and mail to it comes to one of them or to both; stop one, and "
-    "join it with another token, which `teamctl hosts add NAME` writes"
+from teamd.hosts.view import HostState, Report, Views, postman_runs
+from teamd.journal import Journal, LoggedEvent
+from teamd.mail.routing import MailRouter
+from teamd.masking import Mask
+from teamd.messages import LEAD, MAX_MESSAGE_BYTES, NAME, TEAMD, Message, parse_object
+from teamd.postman.commands import Requests
+from teamd.postman.connection import (
+    CONFIRMED,
+    EXPECTED,
+    HOSTS,
+    NO_SERVERS,
+    BrokerConnection,
+    LostConnection,
+    decode_value,
 )
+from teamd.postman.delivery import FarDelivery
+from teamd.postman.presence import (
+    BEAT_SECONDS,
+    DOUBLE,
+    ROSTER_SECONDS,
+    Beat,
+    Peer,
+    explain_folder,
+    new_tag,
+)
+from teamd.postman.receiving import Received, Receiver
+from teamd.postman.sending import Sender
+from teamd.postman.start import read_command
+from teamd.settings import Settings
+from teamd.settings.schema import HostSettings
+from teamd.team.child_exit import explain_exit
+from teamd.team.roster import Roster
+from teamd.team.states import ChildExit
+
+_FIRST_PAUSE_SECONDS: Final = 0.1
+_LONGEST_PAUSE_SECONDS: Final = 1.5  # waiting mail moves soon after the network is repaired
+_REFUSED_PAUSE_SECONDS: Final = 15.0  # for errors that only a person can fix
+_LOCK_SECONDS: Final = 0.5  # for a lock; other hosts wait meanwhile
+_MOST_HOSTS: Final = 1000
+_TRIP_SHARE: Final = 0.5  # relative change of a round trip that is displayed
+_SILENT: Final = "it is silent"
+_REPORTS_SECONDS: Final = 3600.0
+_MOST_REPORTS: Final = 10  # mails about one host within that time
 
 
 @dataclass(slots=True)
@@ -49,224 +79,380 @@ class Postman:
 
     Attributes:
         settings: `[hosts]`, with a name.
-        links: with the other hosts.
-        views: the displayed state of the hosts.
+        post: the router of this host's team.
+        team: the team's name.
         check: raises a `StoreError` if the team directory was moved or replaced.
     """
 
     paths: TeamPaths
     settings: HostSettings
+    post: MailRouter
+    team: str
     journal: Journal
-    presence: HostPresence
-    links: Links
-    views: Views
+    durable: bool
     check: Callable[[], None]
-    _frames: deque[tuple[str, bytes]] = field(default_factory=deque)
-    _now: Callable[[], None] = lambda: None  # does a round
-    _soon: Callable[[], None] = lambda: None  # does a round after pending events
-    _out: deque[tuple[str, bytes]] = field(default_factory=deque)
-    _why: str = _OFFLINE  # why there is no connection
-    _denied: set[str] = field(default_factory=set)  # by the broker of this connection
-    _memory: SpareMemory = field(default_factory=SpareMemory)
-    _doubles: set[str] = field(default_factory=set)  # duplicate names that were reported
-    _turn: bool | None = None  # whether the connection was made or lost, if either is unprocessed
-    # Unprocessed changes in folders.
-    _hints: dict[Watch, set[str] | None] = field(default_factory=dict)
-    _looked: dict[Watch, float] = field(default_factory=dict)  # when each folder was last checked
-    _shown: set[str] = field(default_factory=set)
-    _silent: float = 0.0  # when the next reachable host becomes silent
+    views: Views
+    _session: str = field(default_factory=new_tag)
+    _folder: dict[str, str] = field(default_factory=dict)
+    _peers: dict[str, Peer] = field(default_factory=dict)
+    _senders: dict[str, Sender] = field(default_factory=dict)
+    _roster_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _outboxes_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _trip: float = 0.0
+
+    @property
+    def own(self) -> str:
+        return (self.settings.name or "").lower()
 
     async def serve(self) -> NoReturn:
-        """Serve until this process is killed, which loses nothing.
+        """Carry mail until cancelled.
 
         Raises:
-            TeamError: the team directory was replaced, or the certificates are invalid.
+            StoreError: the team directory was moved or replaced, or a file cannot be used.
         """
-        outboxes = watch(HostPlaces(self.paths).outboxes)
-        team = watch(self.paths.root)
-        with closing(outboxes), closing(team):
-            broker, loop = self._broker(), asyncio.get_running_loop()
-            rounds = Rounds(partial(self._round, outboxes, team, broker), self._memory.rest)
-            self._now, self._soon = rounds.now, rounds.soon
-            for watched in (outboxes, team):
-                loop.add_reader(watched.fileno(), self._wake, watched)
-            self.links.start(HostPlaces(self.paths).known())
-            await rounds.run(asyncio.create_task(broker.run()))
+        self._folder = read_folder(self.paths, durable=self.durable)
+        places, pause = HostPlaces(self.paths), _FIRST_PAUSE_SECONDS
+        with closing(watch(places.outboxes)) as outboxes, closing(watch(self.paths.root)) as root:
+            self._follow(outboxes, self._outboxes_changed)
+            self._follow(root, self._roster_changed)
+            while True:
+                self.check()
+                lost = await self._connect()
+                self._show_all(lost.why)
+                if lost.was_up and not lost.refused:
+                    pause = _FIRST_PAUSE_SECONDS
+                # Jitter, because all hosts lose a broker at the same moment.
+                await asyncio.sleep(random.uniform(pause / 2, pause))  # noqa: S311 -- no secret
+                most = _REFUSED_PAUSE_SECONDS if lost.refused else _LONGEST_PAUSE_SECONDS
+                pause = min(2 * pause, most)
 
-    def _broker(self) -> Broker:
-        own, certificates = self.settings, None
-        if own.cert and own.key and own.ca:
-            certificates = Certificates(own.cert, own.key, own.ca)
-        subjects = {f"mail.{own.name}.*": self._hear, "roster.*": self._hear}
-        return Broker(
-            own.servers, certificates, subjects,
-            connected=self._connect, disconnected=self._disconnect,
-            denied=self._note_denied,
-        )  # fmt: skip
-
-    def _wake(self, watched: Watch) -> None:
-        self._look(watched)
-        self._now()
-
-    def _look(self, watched: Watch) -> None:
-        """Read changes at once; otherwise the readable queue would wake the loop again."""
-        before, names = self._hints.get(watched, set()), watched.changed()
-        self._hints[watched] = None if before is None or names is None else before | names
-        self._looked[watched] = clocks.elapsed()
-
-    def _note_denied(self, what: str) -> None:
-        if what not in self._denied and len(self._denied) < _MOST_DENIED:
-            self._denied.add(what)
-            self.journal.warn("denied by the broker", what=what)
-
-    async def _hear(self, subject: str, payload: bytes) -> None:
-        self._frames.append((subject, payload))
-        self._memory.use(len(payload))
-        self._soon()
-
-    def _connect(self) -> None:
-        self.journal.note("connected")
-        self._turn, self._why = True, ""
-        self._denied.clear()
-        self._soon()
-
-    def _disconnect(self, why: str) -> None:
-        if why != self._why:
-            self.journal.warn("disconnected", why=why)
-        self._turn, self._why = False, why or _OFFLINE
-        self._soon()
-
-    def _round(
-        self, outboxes: Watch, team: Watch, broker: Broker
-    ) -> float | Coroutine[Any, Any, None]:
-        """Do all pending work, mail first; see `Rounds`."""
-        self.check()
-        now = clocks.elapsed()
-        self._note_connection(now)
-        changed = self._forget(self._changed(outboxes, now), now)
-        self.links.round(changed, self._sort(now), now)
-        self._out += ((f"mail.{to}.{self.settings.name}", one) for to, one in self.links.sent())
-        self._hand_over(broker)
-        self._note_roster(self._changed(team, now))
-        if broker.up:
-            presence = self.presence.due(now, time.time())
-            self._out += ((f"roster.{self.settings.name}", payload) for payload in presence)
-            self._hand_over(broker)
-        self._show(now)
-        return broker.drain() if self._out else self._due_seconds()
-
-    def _sort(self, now: float) -> list[tuple[str, bytes]]:
-        """Process the beats that arrived; return the frames about mail, each with its host."""
-        frames, self._frames = self._frames, deque()
-        mail = []
-        for subject, payload in frames:
-            kind, *others = subject.split(".")
-            if kind == "roster":
-                self._note_presence(others[0], payload, now)
-            else:
-                mail.append((others[-1], payload))
-        return mail
-
-    def _hand_over(self, broker: Broker) -> None:
-        """Publish pending frames while the connection accepts them; without a connection drop them.
-
-        The other host requests dropped frames again.
-        """
-        while self._out and not broker.full:
-            subject, payload = self._out.popleft()
-            self._memory.use(len(payload))
-            if not broker.publish(subject, payload):
-                self._out.clear()
-
-    def _note_connection(self, now: float) -> None:
-        if self._turn is not None:
-            self._silent = now
-        if self._turn is True:
-            self.presence.connected(now)
-            self.links.connected(now)
-        elif self._turn is False:
-            self.links.disconnected()
-        self._turn = None
-
-    def _changed(self, watched: Watch, now: float) -> set[str] | None:
-        """Return the changes in a folder; `None` if unknown.
-
-        That is the case at first, because changes before the watch are unknown, and at regular
-        intervals.
-        """
-        if now >= self._looked.get(watched, -math.inf) + watched.recheck_seconds:
-            self._look(watched)
-            self._hints[watched] = None
-        return self._hints.pop(watched, set())
-
-    def _note_roster(self, names: set[str] | None) -> None:
-        if names is None or self.paths.config.name in names:
-            # During a repair, after which the file changes again.
-            with suppress(StoreError, TeamError):
-                self.presence.roster = FarRoster.of(Roster(self.paths).read())
-
-    def _forget(self, changed: set[str] | None, now: float) -> set[str] | None:
-        """Drop hosts without any files left, as after `teamctl hosts forget`.
-
-        Returns:
-            The changes of the remaining hosts.
-        """
-        named = changed and {name.partition(".")[0] for name in changed}
-        gone = self.links.without_outbox(named)
-        gone = {host for host in gone if not self.presence.reachable(host, now)}
-        if gone:
-            gone = gone.difference(HostPlaces(self.paths).known())
-        for host in gone:
-            self.links.forget(host)
-            self.presence.peers.pop(host, None)
-            self.views.forget(host)
-        return changed and {name for name in changed if name.partition(".")[0] not in gone}
-
-    def _note_presence(self, host: str, payload: bytes, now: float) -> None:
-        self._silent = now
-        before = self.presence.reachable(host, now)
-        try:
-            roster = self.presence.heard(host, payload, now, time.time())
-        except NotAMessage as error:
-            self.journal.warn("no presence", host=host, reason=str(error))
-            return
-        for name in self.presence.doubles() - self._doubles:
-            self._doubles.add(name)
-            self.links.report(name, _DOUBLE)
-        if not before and self.presence.reachable(host, now):
-            self.links.woken(host, now)
-        if roster is not None:
+    async def _connect(self) -> LostConnection:
+        """Serve a connection to the first server that accepts this host, until it is lost."""
+        lost = LostConnection(NO_SERVERS)
+        reasons = dict[str, None]()
+        for server in self.settings.servers:
             try:
-                rosters.keep(HostPlaces(self.paths).roster(host), roster)
-            except StoreError as error:
-                self.presence.forget_roster(host)  # one of the next beats brings it again
-                self.journal.error("roster not kept", error, host=host)
+                async with BrokerConnection.open(server, self.settings) as link:
+                    await self._serve(link)
+            except LostConnection as error:
+                lost = error
+                reasons[lost.why] = None
+                self.journal.warn("disconnected", why=lost.why)
+                if lost.was_up:
+                    return lost
+        return LostConnection("; ".join(reasons) or NO_SERVERS, refused=lost.refused)
 
-    def _show(self, now: float) -> None:
-        """Update the displayed state of the hosts if it has changed."""
-        known = self.links.hosts | self.presence.peers.keys()
-        if now >= self._silent or known != self._shown:
-            self._shown = known
-            for name in known:
-                self._view(name, now)
-            there = [peer for peer in self.presence.peers.values() if peer.reachable(now)]
-            lasts = (at + SILENT_SECONDS for one in there for at in (one.heard, one.answered))
-            ends = (end for end in lasts if end > now)
-            self._silent = min(ends, default=math.inf)
+    async def _serve(self, link: BrokerConnection) -> None:
+        """Serve a connection.
+
+        Raises:
+            LostConnection: always, at the end.
+        """
         try:
+            await link.prepare()
+            sent, received = await self._read_confirmed(link)
+            self.journal.note("connected", server=link.server)
+            requests = Requests(
+                self.paths, self.team, self.own, self._session, self.settings.allows, self.journal
+            )
+            delivery = FarDelivery(self.post, self.team, self.journal)
+            receiver = Receiver(self.own, link, delivery, self.report, self.journal, self.durable)
+            await link.answer(requests.answer)
+            self._senders, self._peers = {}, {}
+            self._roster_changed.set()
+            self._outboxes_changed.set()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(link.wait())
+                tasks.create_task(receiver.run(received))
+                tasks.create_task(self._follow_confirmed(link))
+                tasks.create_task(self._follow_hosts(link))
+                tasks.create_task(self._beat(link))
+                tasks.create_task(self._tell_roster(link))
+                tasks.create_task(self._send(link, tasks, sent))
+        except Exception as errors:
+            raise self._find_cause(link, [*_leaves(errors)]) from errors
+
+    def _find_cause(self, link: BrokerConnection, errors: list[BaseException]) -> BaseException:
+        """Return the error that ended a connection; several tasks may fail by the same loss."""
+        for kind in (StoreError, LostConnection):
+            for error in errors:
+                if isinstance(error, kind):
+                    return error
+        if not isinstance(errors[0], EXPECTED):
+            self.journal.error("connection given up", errors[0])
+        return link.explain(errors[0])
+
+    async def _read_confirmed(
+        self, link: BrokerConnection
+    ) -> tuple[dict[str, Received], dict[str, Received]]:
+        """Return the confirmations of others to this host, and of this host to others."""
+        sent, received = {}, {}
+        async for found in link.watch(CONFIRMED, ">"):
+            if found is None:
+                break
+            source, _, to = found[0].partition(".")
+            if (confirmed := Received.decode(found[1])) is not None:
+                if source == self.own:
+                    sent[to] = confirmed
+                if to == self.own:
+                    received[source] = confirmed
+        return sent, received
+
+    async def _follow_confirmed(self, link: BrokerConnection) -> None:
+        async for found in link.watch(CONFIRMED, f"{self.own}.*"):
+            if found is not None and (confirmed := Received.decode(found[1])) is not None:
+                sender = self._senders.get(found[0].partition(".")[2])
+                if sender is not None:
+                    sender.confirm(confirmed.n, confirmed.key)
+
+    async def _send(
+        self, link: BrokerConnection, tasks: asyncio.TaskGroup, confirmed: dict[str, Received]
+    ) -> None:
+        """Start a sender for each outbox, and wake them when outboxes change."""
+        while True:
+            self._outboxes_changed.clear()
+            for path in directories.list_files(HostPlaces(self.paths).outboxes, "*.jsonl"):
+                host = path.stem
+                if not NAME.fullmatch(host) or len(self._senders) >= _MOST_HOSTS:
+                    continue
+                if host not in self._senders:
+                    sender = self._make_sender(link, host)
+                    self._senders[host] = sender
+                    known = confirmed.get(host)
+                    tasks.create_task(sender.run((known.n, known.key) if known else None))
+                self._senders[host].changed.set()
+            waiting = asyncio.wait_for(self._outboxes_changed.wait(), SLOW_SECONDS)
+            await asyncio.gather(waiting, return_exceptions=True)  # hints can be lost
+
+    def _make_sender(self, link: BrokerConnection, host: str) -> Sender:
+        outbox = Outbox(self.paths, host, self.durable, self.settings.outbox_bytes, _LOCK_SECONDS)
+        return Sender(
+            outbox,
+            self.own,
+            link,
+            reachable=lambda: self._is_reachable(host),
+            report=lambda what: self.report(host, what),
+            is_old_copy=self._note_old_copy,
+        )
+
+    async def _beat(self, link: BrokerConnection) -> None:
+        while True:
+            self.check()
+            beat = Beat(session=self._session, trip=self._trip, **self._folder)
+            begun = clocks.elapsed()
+            await link.put(HOSTS, f"beat.{self.own}", beat.encode())
+            self._trip = clocks.elapsed() - begun
+            self._show_all("")
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def _tell_roster(self, link: BrokerConnection) -> None:
+        told, at = None, 0.0
+        while True:
+            self._roster_changed.clear()
+            with suppress(StoreError, TeamError):  # during a repair
+                roster = FarRoster.of(Roster(self.paths).read())
+                if roster != told or clocks.elapsed() - at >= ROSTER_SECONDS:
+                    told, at = roster, clocks.elapsed()
+                    value = rosters.encode(roster)
+                    await link.put(HOSTS, f"roster.{self.own}", value)
+            waiting = asyncio.wait_for(self._roster_changed.wait(), ROSTER_SECONDS)
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    async def _follow_hosts(self, link: BrokerConnection) -> None:
+        live = False  # values from before the connection are no signs of life
+        async for found in link.watch(HOSTS, ">"):
+            if found is None:
+                live = True
+                continue
+            kind, _, host = found[0].partition(".")
+            full = len(self._peers) >= _MOST_HOSTS and host not in self._peers
+            if not NAME.fullmatch(host) or full:
+                continue
+            if kind == "beat" and live and (beat := Beat.decode(found[1])) is not None:
+                self._hear(host, beat)
+            elif kind == "roster" and host != self.own:
+                self._keep_roster(host, found[1])
+
+    def _keep_roster(self, host: str, value: bytes) -> None:
+        try:
+            roster = FarRoster.decode(parse_object(value), time.time())
+            rosters.keep(HostPlaces(self.paths).roster(host), roster)
+        except (NotAMessage, StoreError) as error:  # only for display; another comes soon
+            self.journal.warn("roster not kept", host=host, reason=str(error))
+
+    def _hear(self, host: str, beat: Beat) -> None:
+        now, peer = clocks.elapsed(), self._peers.get(host)
+        if peer is None:
+            peer = self._peers[host] = Peer(beat, now)
+            what = explain_folder(self.views.get(host).folder, beat)
+        else:
+            what = peer.hear(beat, now)
+        is_this = host == self.own and beat.session == self._session
+        if what is not None and (what == DOUBLE or not is_this):
+            self.report(host, what)
+        if host != self.own:
+            self.views.change(host, folder=beat.folder)
+            self._show(host, "")
+            with suppress(StoreError):
+                self.views.write()
+
+    def _is_reachable(self, host: str) -> bool:
+        peer = self._peers.get(host)
+        return peer is not None and peer.is_reachable(clocks.elapsed())
+
+    def _show_all(self, why: str) -> None:
+        """Update the displayed state of all hosts; `why` is empty while there is a connection."""
+        self._forget_hosts()
+        self.views.change(self.own, why=why)
+        for host in {*HostPlaces(self.paths).known(), *self._peers} - {self.own}:
+            self._show(host, why)
+        with suppress(StoreError):
             self.views.write()
-        except StoreError as error:
-            self.journal.error("state not shown", error)
 
-    def _view(self, name: str, now: float) -> None:
-        own = self.settings.name
-        denied = any(f"roster.{own}" in what for what in self._denied)
-        deaf = DENIED.format(name=own) if denied else DEAF
-        peer = self.presence.peers.get(name)
-        show_host(self.views, name, peer, now, offline=self._why, deaf=deaf)
+    def _show(self, host: str, why: str) -> None:
+        before = self.views.get(host)
+        if not why and self._is_reachable(host):
+            trip = 1000 * (self._trip + self._peers[host].beat.trip)
+            facts: dict[str, Any] = {"state": HostState.REACHABLE, "why": ""}
+            if before.state is not HostState.REACHABLE:
+                facts["since"] = time.time()
+            shown = before.round_trip_ms
+            if shown is None or abs(trip - shown) > max(1.0, _TRIP_SHARE * shown):
+                facts["round_trip_ms"] = round(trip, 2)
+            self.views.change(host, **facts)
+        elif before.state is HostState.REACHABLE:
+            gone = {"state": HostState.UNREACHABLE, "round_trip_ms": None}
+            peer = self._peers.get(host)
+            silent = 0.0 if peer is None else clocks.elapsed() - peer.heard
+            self.views.change(host, why=why or _SILENT, since=time.time() - silent, **gone)
+        else:
+            never = before.state is HostState.NEVER
+            self.views.change(host, why=why or ("" if never else _SILENT))
 
-    def _due_seconds(self) -> float:
-        now = clocks.elapsed()
-        recheck = min(at + one.recheck_seconds - now for one, at in self._looked.items())
-        beat = math.inf if self._why else self.presence.due_seconds(now)
-        return max(0.0, min(recheck, beat, self.links.due_seconds(now), self._silent - now))
+    def _forget_hosts(self) -> None:
+        """Drop hosts without any files left, as after `teamctl hosts forget`."""
+        known = HostPlaces(self.paths).known()
+        for host in self.views.names():
+            if host not in known and host != self.own and not self._is_reachable(host):
+                self.views.forget(host)
+                self._peers.pop(host, None)
+
+    def _note_old_copy(self) -> None:
+        former = self._folder["folder"]
+        self._folder = write_folder(self.paths, former, durable=self.durable)
+
+    def report(self, host: str, what: str) -> None:
+        """Report a problem that could not be resolved: in the log, in the view, and by mail.
+
+        Another host can cause any number of reports, so the mails are limited.
+        """
+        now, reports = time.time(), self.views.get(host).reports
+        if reports and reports[-1].text == what:
+            return
+        self.journal.warn("report", host=host, what=what)
+        self.views.report(host, Report(now, what))
+        late = sum(now - one.time < _REPORTS_SECONDS for one in reports)
+        if late < _MOST_REPORTS:
+            more = " Further ones within the hour are in `teamctl hosts` only."
+            text = f"About the host {host}: {what}.{more if late == _MOST_REPORTS - 1 else ''}"
+            try:
+                self.post.notify(Message(sender=TEAMD, to=LEAD, content=text))
+            except TeamError as error:
+                self.journal.error("not told", error, host=host)
+
+    def _follow(self, watched: Watch, changed: asyncio.Event) -> None:
+        def wake() -> None:
+            watched.changed()
+            changed.set()
+
+        asyncio.get_running_loop().add_reader(watched.fileno(), wake)
+
+
+def _leaves(errors: BaseException) -> Iterator[BaseException]:
+    if isinstance(errors, BaseExceptionGroup):
+        for one in errors.exceptions:
+            yield from _leaves(one)
+    else:
+        yield errors
+
+
+def read_folder(paths: TeamPaths, *, durable: bool) -> dict[str, str]:
+    """Return the id of this team's folder and its former one; create it if there is none."""
+    found = decode_value(files.read(HostPlaces(paths).folder_id) or b"")
+    match found:
+        case {"folder": str(folder), "former": str(former)}:
+            return {"folder": folder, "former": former}
+    return write_folder(paths, "", durable=durable)
+
+
+def write_folder(paths: TeamPaths, former: str, *, durable: bool) -> dict[str, str]:
+    """Give this team's folder another id."""
+    found = {"folder": new_tag(), "former": former}
+    text = f'{{"folder": "{found["folder"]}", "former": "{former}"}}\n'
+    files.replace(HostPlaces(paths).folder_id, text.encode(), durable=durable)
+    return found
+
+
+def take_name(paths: TeamPaths, name: str, *, durable: bool) -> None:
+    """Record this host's name; if it has changed, forget the counts of the former name."""
+    places = HostPlaces(paths)
+    noted = (files.read(places.name) or b"").decode("utf-8", "replace").strip()
+    if noted == name:
+        return
+    if noted:
+        for folder in (places.received("").parent, places.confirmed("").parent):
+            for path in directories.list_files(folder, "*.json"):
+                files.remove(path)
+    files.replace(places.name, f"{name}\n".encode(), durable=durable)
+
+
+def live(paths: TeamPaths, settings: Settings, mask: Mask) -> int:
+    """Run the postman of a team; return the exit code."""
+    places = HostPlaces(paths)
+    with closing(Journal(places.log, "postman", mask)) as journal:
+        try:
+            places.create()
+            if not postman_runs(paths):
+                # Before the lock is visible, because readers then trust the view.
+                _doubt_view(paths)
+            lock = InstanceLock(places.postman)  # allows only one postman
+            _doubt_view(paths)  # again, if another postman has ended meanwhile
+            journal.note(LoggedEvent.PROCESS_BEGAN, pid=os.getpid(), name=settings.hosts.name)
+            take_name(paths, settings.hosts.name or "", durable=_is_durable(settings))
+            asyncio.run(_serve(paths, settings, journal, lock.check))
+        except Exception as error:  # noqa: BLE001 -- the child's edge: errors are read in the log
+            return explain_exit(journal, error)
+    return ChildExit.STOPPED
+
+
+async def _serve(
+    paths: TeamPaths, settings: Settings, journal: Journal, check: Callable[[], None]
+) -> None:
+    durable = _is_durable(settings)
+    post = MailRouter(
+        paths,
+        durable=durable,
+        max_bytes=max(settings.mail.max_message_bytes, MAX_MESSAGE_BYTES),
+        max_inbox_bytes=settings.mail.max_inbox_bytes,
+        patience_seconds=_LOCK_SECONDS,
+        hosts=FarHosts.of(paths, settings.hosts, durable=durable),
+    )
+    team = Roster(paths).read().name
+    views = Views(paths)
+    await Postman(paths, settings.hosts, post, team, journal, durable, check, views).serve()
+
+
+def _is_durable(settings: Settings) -> bool:
+    return settings.mail.durability == "disk"
+
+
+def _doubt_view(paths: TeamPaths) -> None:
+    views = Views(paths)
+    views.doubt(time.time())
+    views.write()
+
+
+def main() -> int:
+    """Run the postman, which only teamd starts (see `start`); return the exit code."""
+    root, settings = read_command(sys.argv[1:])
+    return live(TeamPaths(Path(root)), settings, Mask())

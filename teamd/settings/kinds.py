@@ -5,6 +5,7 @@ A kind checks a value, describes valid values and converts a value for the progr
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import os
 import re
@@ -26,7 +27,8 @@ MAX_WHOLE: Final = 2**31 - 1
 MAX_TOKENS: Final = 10**15  # the tokens of a year exceed `MAX_WHOLE`
 MAX_USD: Final = 1_000_000_000
 MAX_SECONDS: Final = 1_000_000  # eleven days; select(2) and poll(2) accept at most 24
-HOST_REQUESTS: Final = ("spawn", "shutdown", "interrupt")  # from one host to another
+# From one host to another:
+HOST_REQUESTS: Final = ("spawn", "shutdown", "interrupt", "pause", "resume")
 SHOWN_CHARACTERS: Final = 60
 _SHOWN_NUMBER: Final = 10**18
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -255,6 +257,20 @@ def _is_server(value: str) -> bool:
         return False
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def sends_plaintext(server: str) -> bool:
+    """Return whether mail would leave this machine without TLS."""
+    parts = urlsplit(server)
+    return parts.scheme == "nats" and not is_loopback(parts.hostname or "")
+
+
 def _is_allowance(value: Any) -> bool:
     if not isinstance(value, dict):
         return False
@@ -275,6 +291,7 @@ FLAG: Final = ValueKind("true or false", lambda value: isinstance(value, bool))
 
 WHOLE: Final = _integer("a whole number from 1 to", 1, MAX_WHOLE)
 COUNT: Final = _integer("a whole number from 0, for no limit, to", 0, MAX_WHOLE)
+COPIES: Final = _integer("a whole number from 1 to", 1, 5)
 TOKENS: Final = _integer("a whole number from 0, for no limit, to", 0, MAX_TOKENS)
 RATE: Final = _number("a number of USD from 0 to", MAX_USD)
 USD: Final = _number("a number of USD from 0, for no limit, to", MAX_USD)

@@ -5,20 +5,30 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Iterator
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 from teamd.errors import SettingsError
-from teamd.settings.kinds import SHOWN_CHARACTERS, Wrong, bare, keys_of, quoted, shown
+from teamd.settings.kinds import (
+    SHOWN_CHARACTERS,
+    Wrong,
+    bare,
+    keys_of,
+    quoted,
+    sends_plaintext,
+    shown,
+)
 from teamd.settings.known_tools import TOOLS, list_guarded
 from teamd.settings.schema import (
+    HOSTS,
     PERMISSION,
     PRICES,
     ROLE,
     SECTIONS,
     TEAMMATE,
+    HostSettings,
     Permission,
     PriceSettings,
     Settings,
@@ -138,8 +148,10 @@ class Validation:
         """Return the settings of the document, with the default in place of each mistake."""
         known = (*SECTIONS, PRICES, ROLE, TEAMMATE, PERMISSION)
         self.mistakes += [_unknown(key, known) for key in document if key not in known]
+        sections = {name: self._section(name, document.get(name, {})) for name in SECTIONS}
+        sections[HOSTS] = self._without_plaintext(sections[HOSTS])
         return Settings(
-            **{name: self._section(name, document.get(name, {})) for name in SECTIONS},
+            **sections,
             prices=self._prices(document.get(PRICES, {})),
             roles=self._roles(document.get(ROLE, {})),
             teammates=tuple(self._teammates(document.get(TEAMMATE, []))),
@@ -157,6 +169,17 @@ class Validation:
         given = {key: path for key, path in defaults.items() if isinstance(path, Path)}
         paths = {key: str(self._default_folder / path) for key, path in given.items()}
         return shape(**self._values(name, shape, paths | table))
+
+    def _without_plaintext(self, hosts: HostSettings) -> HostSettings:
+        """Return `[hosts]` without servers if one would get mail in plain text unasked."""
+        unsafe = [] if hosts.plaintext else list(filter(sends_plaintext, hosts.servers))
+        if not unsafe:
+            return hosts
+        self.mistakes.append(
+            f"{HOSTS}.servers has {quoted(unsafe[0])}, to which mail would go unencrypted; write "
+            f"tls://, or set {HOSTS}.plaintext = true"
+        )
+        return replace(hosts, servers=())
 
     def _prices(self, tables: object) -> dict[str, PriceSettings]:
         prices = {}

@@ -257,6 +257,14 @@ class HostSettings:
         None, kinds.PEM, "what the broker's certificate is signed by", ".team/hosts/keys/ca.crt",
         loosens=if_set,
     )  # fmt: skip
+    creds: Path | None = setting(
+        None, kinds.PEM, "instead of these, for a NATS server that others run", "h1.creds",
+        loosens=if_set,
+    )  # fmt: skip
+    plaintext: bool = setting(
+        False, FLAG, "whether nats:// may reach other machines without TLS", loosens=if_set
+    )
+    replicas: int = setting(1, kinds.COPIES, "how many servers of a cluster store each message")
     outbox_bytes: int = setting(
         67_108_864, WHOLE, "the most mail that waits for one host", loosens=higher
     )

@@ -13,7 +13,7 @@ from teamd.budget.accounts import Terms
 from teamd.budget.limits import TOKENS, USD
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import ExitCode, NotAMessage, StoreError, TeamError, Unsynced
-from teamd.hosts.host_address import is_far
+from teamd.hosts.places import is_far
 from teamd.journal import LoggedEvent
 from teamd.messages import INTERRUPT_TYPE, LEAD, USER, Message, respawn_command
 from teamd.model_server import credentials

@@ -16,7 +16,7 @@ from teamd.copies import clone, record
 from teamd.errors import NotAMessage, TeamError, Unsynced
 from teamd.files import files
 from teamd.files.paths import TeamPaths
-from teamd.hosts.host_address import is_far
+from teamd.hosts.places import is_far
 from teamd.journal import LoggedEvent
 from teamd.messages import FRESH_KEY, LEAD, PROMPT_KEY, Message, check_name
 from teamd.model_server.facts import EFFORTS

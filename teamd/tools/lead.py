@@ -12,7 +12,7 @@ from teamd.control import Asking
 from teamd.errors import ExitCode
 from teamd.files.paths import TeamPaths
 from teamd.hosts.far import FarHosts, describe_absence
-from teamd.hosts.host_address import is_far
+from teamd.hosts.places import is_far
 from teamd.programs import Sink
 from teamd.team import teams
 from teamd.team.roster import Roster

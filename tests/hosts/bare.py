@@ -8,16 +8,19 @@ from typing import Final
 import nats
 from nats.aio.client import Client
 
-from teamd.postman.certificates import Certificates
+from teamd.postman.connection import make_context
+from teamd.settings.schema import HostSettings
 
-SUBJECT: Final = "mail.h4.h3"  # from h3 to h4
+SUBJECT: Final = "command.h4.h3"  # from h3 to h4, and not stored
 
 
-def arguments(server: str, certificates: Certificates) -> list[str]:
+def arguments(server: str, settings: HostSettings) -> list[str]:
     """Return the command-line arguments for a connection."""
-    return [server, *map(str, (certificates.cert, certificates.key, certificates.ca))]
+    return [server, *map(str, (settings.cert, settings.key, settings.ca))]
 
 
 async def connect(server: str, *files: str) -> Client:
     """Connect with the arguments from `arguments`."""
-    return await nats.connect(server, tls=Certificates(*map(Path, files)).context())
+    cert, key, ca = map(Path, files)
+    context = make_context(HostSettings(servers=(server,), cert=cert, key=key, ca=ca))
+    return await nats.connect(server, tls=context)

@@ -24,7 +24,7 @@ async def main() -> None:
         os.fdatasync(fd)
 
     client = await bare.connect(*connection)
-    await client.subscribe(bare.SUBJECT, cb=append)
+    await client.subscribe("command.h4.*", cb=append)
     await client.flush()
     print("listens", flush=True)  # noqa: T201 -- for the parent process
     await asyncio.Event().wait()

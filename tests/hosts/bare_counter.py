@@ -26,7 +26,7 @@ async def main() -> None:
             done.set()
 
     client = await bare.connect(*connection)
-    await client.subscribe(bare.SUBJECT, cb=count)
+    await client.subscribe("command.h4.*", cb=count)
     await client.flush()
     print("listens", flush=True)  # noqa: T201 -- for the parent process
     await done.wait()

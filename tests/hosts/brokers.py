@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from teamctl.hosts import authority
-from teamctl.hosts.authority import Pair, Validity
-from teamctl.hosts.broker_folder import BrokerFolder, find_program
-from teamctl.hosts.record import BrokerRecord
-from teamd.postman.broker import Broker
-from teamd.postman.certificates import Certificates
-from tests.waiting import until, wait_until
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from teamctl.hosts import broker, certificates
+from teamctl.hosts.broker import BrokerRecord, find_program
+from teamctl.hosts.certificates import TEN_YEARS, Pair
+from teamd.postman.connection import make_context
+from teamd.settings.schema import HostSettings
+from tests.waiting import wait_until
 
 
 def free_port() -> int:
@@ -50,7 +53,8 @@ def serving(configuration: Path, port: int) -> Iterator[subprocess.Popen[bytes]]
 def plain(folder: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run a broker without TLS."""
     configuration = folder / "plain.conf"
-    configuration.write_text(f'listen: "127.0.0.1:{port}"\n')
+    store = folder / "jetstream"
+    configuration.write_text(f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{store}" }}\n')
     with serving(configuration, port) as server:
         yield server
 
@@ -66,7 +70,7 @@ class Town:
     """
 
     folder: Path
-    broker: BrokerFolder
+    broker: broker.Broker
     record: BrokerRecord
 
     @classmethod
@@ -77,36 +81,38 @@ class Town:
         for team, hosts in teams.items():
             for host in hosts:
                 record = record.with_host(team, host)
-        broker = BrokerFolder(folder / "broker")
-        with broker.changing():
-            broker.found(record)
-            broker.certify_server(record)
-            broker.write(record)
-        return cls(folder, broker, record)
+        record = record.changed(own={team: hosts[0] for team, hosts in teams.items()})
+        made = broker.Broker(folder / "broker")
+        with made.changing():
+            made.create_authority(record)
+            made.certify_server(record)
+            made.write(record)
+        return cls(folder, made, record)
 
-    def issue(self, team: str, host: str, *, valid: Validity | None = None) -> Certificates:
+    def issue(self, team: str, host: str, *, lifetime: timedelta = TEN_YEARS) -> HostSettings:
         """Issue a certificate for a host in the record."""
         user = self.record.user(team, host)
-        ca = Pair(self.broker.files.ca_cert.read_bytes(), self.broker.files.ca_key.read_bytes())
-        pair = authority.issue_host(ca, host, user, valid or Validity.long())
-        return self.keep(user.replace(":", "-"), pair)
+        ca = self.broker.authority()
+        pair = certificates.issue_host(ca, host, user, lifetime)
+        return self.keep(host, user.replace(":", "-"), pair)
 
-    def issue_by_itself(self, team: str, host: str) -> Certificates:
+    def issue_by_itself(self, team: str, host: str) -> HostSettings:
         """Issue a certificate by another CA of the same name."""
-        ca = authority.new_authority(f"teamd broker {self.record.id}")
-        pair = authority.issue_host(ca, host, self.record.user(team, host), Validity.long())
-        return self.keep(f"false-{team}-{host}", pair)
+        ca = certificates.new_authority(f"teamd broker {self.record.id}")
+        pair = certificates.issue_host(ca, host, self.record.user(team, host))
+        return self.keep(host, f"false-{team}-{host}", pair)
 
-    def issue_server(self, *addresses: str, valid: Validity | None = None) -> Pair:
-        ca = Pair(self.broker.files.ca_cert.read_bytes(), self.broker.files.ca_key.read_bytes())
-        return authority.issue_server(ca, "broker", addresses, valid or Validity.long())
+    def issue_server(self, *addresses: str, lifetime: timedelta = TEN_YEARS) -> Pair:
+        ca = self.broker.authority()
+        return certificates.issue_server(ca, "broker", addresses, lifetime)
 
-    def keep(self, name: str, pair: Pair) -> Certificates:
-        """Write a certificate and its key to files."""
+    def keep(self, host: str, name: str, pair: Pair) -> HostSettings:
+        """Write a certificate and its key to files; return the settings of the host."""
         cert, key = self.folder / f"{name}.crt", self.folder / f"{name}.key"
         cert.write_bytes(pair.cert)
         key.write_bytes(pair.key)
-        return Certificates(cert, key, self.broker.files.ca_cert)
+        servers, ca = (self.server,), self.broker.ca_cert
+        return HostSettings(name=host, servers=servers, cert=cert, key=key, ca=ca)
 
     @property
     def server(self) -> str:
@@ -115,55 +121,73 @@ class Town:
     @contextmanager
     def open(self) -> Iterator[subprocess.Popen[bytes]]:
         """Run the broker during the block."""
-        with serving(self.broker.files.configuration, self.record.port) as server:
+        with serving(self.broker.configuration, self.record.port) as server:
             yield server
 
 
-def past() -> Validity:
-    """Return a period that has ended."""
-    now = datetime.now(UTC)
-    return Validity(now - timedelta(days=2), now - timedelta(days=1))
+PAST = timedelta(days=-1)  # the lifetime of a certificate that has expired
 
 
-class Host:
-    """A connection that records all callbacks."""
+@dataclass(slots=True)
+class Raw:
+    """A bare client of nats-py with a host's certificate.
 
-    def __init__(
-        self, server: str | Sequence[str], certificates: Certificates | None, *subjects: str
-    ) -> None:
-        self.got: list[tuple[str, bytes]] = []
-        self.lost: list[str] = []
-        self.denied: list[str] = []
-        self.ups = 0
-        self.broker = Broker(
-            [server] if isinstance(server, str) else server,
-            certificates,
-            dict.fromkeys(subjects, self._receive),
-            connected=self._up,
-            disconnected=self.lost.append,
-            denied=self.denied.append,
-        )
+    Attributes:
+        got: the subjects and payloads that its subscriptions received.
+        denied: the errors of the broker, in lower case.
+    """
 
-    async def _receive(self, subject: str, payload: bytes) -> None:
-        self.got.append((subject, payload))
+    name: str
+    client: Client
+    got: list[tuple[str, bytes]] = field(default_factory=list)
+    denied: list[str] = field(default_factory=list)
 
-    def _up(self) -> None:
-        self.ups += 1
+    async def listen(self, subject: str) -> None:
+        async def receive(message: Msg) -> None:
+            self.got.append((message.subject, message.data))
 
-    async def says(self, text: str) -> None:
-        """Wait until a reason for a lost connection contains this text."""
-        await until(lambda: any(text in why for why in self.lost), what=f"{text!r} in {self.lost}")
+        await self.client.subscribe(subject, cb=receive)
+        await self.client.flush()  # the first may overtake the subscription
+        await self.client.flush()
+
+    async def ask(self, subject: str, document: Any = None) -> Any:
+        """Return JetStream's answer to an API call."""
+        payload = b"" if document is None else json.dumps(document).encode()
+        return json.loads((await self.client.request(subject, payload, timeout=10)).data)
+
+    async def is_denied(self, subject: str, payload: bytes = b"") -> bool:
+        """Publish to a subject, and return whether the broker reports a violation."""
+        await self.client.publish(subject, payload)
+        await self.client.flush()  # the first may overtake the message
+        await self.client.flush()
+        told = f'permissions violation for publish to "{subject.lower()}"'
+        return any(told in one for one in self.denied)
+
+    async def pull(self) -> Msg:
+        """Return the next message of the consumer with the host's name."""
+        inbox = self.client.new_inbox()
+        subscription = await self.client.subscribe(inbox)
+        await self.client.publish(f"$JS.API.CONSUMER.MSG.NEXT.mail.{self.name}", reply=inbox)
+        return await subscription.next_msg(timeout=10)
 
 
 @asynccontextmanager
-async def running(*hosts: Host) -> AsyncIterator[None]:
-    """Connect these hosts during the block."""
-    async with asyncio.timeout(60):
-        tasks = [asyncio.create_task(host.broker.run()) for host in hosts]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
-    assert all(isinstance(one, asyncio.CancelledError) for one in ended), ended
+async def connected(town: Town, team: str, name: str) -> AsyncIterator[Raw]:
+    """Connect a bare client in the name of a host during the block."""
+    host = Raw(name, Client())
+
+    async def note(error: Exception) -> None:
+        host.denied.append(str(error).lower())
+
+    await host.client.connect(
+        town.server,
+        tls=make_context(town.issue(team, name)),
+        inbox_prefix=f"_INBOX.{name}".encode(),
+        error_cb=note,
+        allow_reconnect=False,
+    )
+    try:
+        async with asyncio.timeout(60):
+            yield host
+    finally:
+        await host.client.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from teamd.files.paths import TeamPaths
 from teamd.masking import Mask
-from teamd.postman.build import live
+from teamd.postman.process import live
 from teamd.settings.schema import HostSettings, Settings
 
 

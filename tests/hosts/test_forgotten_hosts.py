@@ -9,9 +9,9 @@ import pytest
 
 from teamd.files import files
 from teamd.hosts.far import FarHosts
-from teamd.hosts.outbox import Outbox
+from teamd.hosts.outbox import Outbox, count_waiting
 from teamd.hosts.places import HostPlaces
-from teamd.hosts.view import HostState, Views, waiting
+from teamd.hosts.view import HostState, Views
 from teamd.messages import Message
 from tests.e2e.harness import Project
 from tests.hosts.towns import Hosts, hosts
@@ -28,7 +28,7 @@ def known(project: Project) -> Project:
     HostPlaces(project.paths).create()
     for host in ("h2", "h3"):
         message = Message(sender="lead", to="bob", content="x", id=host).to_json()
-        Outbox(project.paths, host).append("mail", to="bob", team="project", message=message)
+        Outbox(project.paths, host).append(to="bob", team="project", message=message)
     views = Views(project.paths)
     views.change("h2", state=HostState.UNREACHABLE, since=1.0)
     views.write()
@@ -49,10 +49,10 @@ def test_a_forgotten_host_is_no_longer_shown(known: Project) -> None:
 
 def test_a_host_with_a_damaged_outbox_can_be_forgotten(known: Project) -> None:
     outbox = HostPlaces(known.paths).outbox("h2")
-    files.replace(outbox.with_suffix(".damaged-1.jsonl"), b"?\n")
+    files.replace(outbox.with_suffix(".rejected.jsonl"), b"?\n")
     files.replace(outbox, b"?\n")
     assert known.do("teamctl", "hosts", "forget", "h2") == (
-        "h2 is forgotten\nwhat waited for it could not be read, and is dropped\n"
+        "h2 is forgotten\ndropped: a line that waited for it\n"
     )
     assert FarHosts(known.paths, "h1").known() == ["h3"]
 
@@ -87,16 +87,22 @@ def test_a_running_postman_forgets_a_host_and_accepts_it_when_it_returns(tmp_pat
                "it out")
         )  # fmt: skip
         town.on("h1", "send", "lead@project@h2", "before")
-        wait_until(lambda: waiting(town.projects["h1"].paths, "h2") == 0, what="it is confirmed")
+        wait_until(
+            lambda: count_waiting(town.projects["h1"].paths, "h2") == 0, what="it is confirmed"
+        )
         town.projects["h2"].do("teamd", "stop")
         town.wait_for("h1", "h2", "unreachable")
         (row,) = (one for one in town.json("h1", "hosts")["hosts"] if one["name"] == "h2")
         assert row["round_trip_ms"] is None
         HostPlaces(town.projects["h1"].paths).outbox("h2").unlink()
-        town.on("h1", "send", "lead@project@h2", "dropped")
         assert look_anew(town)["h2"] == "unreachable", "one file less is no word of a person"
+        town.kill_broker()
+        town.wait_for("h1", "h3", "unreachable")
+        town.on("h1", "send", "lead@project@h2", "dropped")
         forgotten = town.on("h1", "hosts", "forget", "h2")
         assert forgotten.stdout == "h2 is forgotten\ndropped: a line that waited for it\n"
+        town.start_broker()
+        town.wait_for("h1", "h3", "reachable")
         assert look_anew(town) == {"h3": "reachable"}
         town.projects["h2"].start()
         town.wait_for("h1", "h2", "reachable")

@@ -53,14 +53,8 @@ def test_a_message_arrives_on_the_other_host_with_its_senders_full_name(
     expected = ("lead@project@h1", "Begun: branch parse, commit 1f2e3d.")
     wait_until(lambda: expected in texts(town, "h2", "bob"), what="it is there")
     assert texts(town, "h2", "bob").count(expected) == 1
-    (here,) = town.json("h1", "trace", sent["id"])["receivers"]
-    assert here["to"] == "bob@project@h2"
     (there,) = town.json("h2", "trace", sent["id"])["receivers"]
     assert (there["stage"], there["from"]) == ("delivered", "lead@project@h1")
-    wait_until(
-        lambda: "arrived; `teamctl trace" in town.on("h1", "trace", sent["id"]).stdout,
-        what="the first host knows that it arrived",
-    )
 
 
 @pytest.mark.slow

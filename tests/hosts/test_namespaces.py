@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from teamctl.hosts.broker_folder import BrokerFolder, find_program
-from teamctl.hosts.own import Keys
+from teamctl.hosts.broker import Broker, find_program
+from teamctl.hosts.own_host import Keys
 from teamd.hosts.view import read_views
 from tests.e2e.harness import Ended, Project, opened
 from tests.waiting import wait_until
@@ -89,7 +89,7 @@ class Machine:
     @contextmanager
     def broker(self) -> Iterator[None]:
         """Run the broker on the machine during the block."""
-        configuration = BrokerFolder(Keys(self.project.paths).broker).files.configuration
+        configuration = Broker(Keys(self.project.paths).broker).configuration
         argv = ["ip", "netns", "exec", self.space, find_program(), "-c", str(configuration)]
         with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as server:
             wait_until(configuration.with_name("nats-server.pid").exists)

@@ -19,8 +19,8 @@ import psutil
 import pytest
 
 from teamd.files.paths import TeamPaths
-from teamd.hosts.outbox import Outbox
-from teamd.hosts.view import HostState, read_views, waiting
+from teamd.hosts.outbox import Outbox, count_waiting
+from teamd.hosts.view import HostState, read_views
 from teamd.messages import Message
 from tests.bench.ruler import median, percentile
 from tests.hosts import bare
@@ -78,7 +78,7 @@ class Fair:
     def left(self) -> int:
         """The number of waiting lines."""
         return sum(
-            waiting(paths, other)
+            count_waiting(paths, other)
             for host, paths in self.teams.items()
             for other in HOSTS
             if other != host
@@ -92,7 +92,7 @@ class Fair:
         content = f"{number} {time.monotonic()} {TEXT}"
         message = Message(sender=sender, to=to, content=content).to_json()
         del message["to"]
-        Outbox(self.teams[host], other).append("mail", to=to, team="project", message=message)
+        Outbox(self.teams[host], other).append(to=to, team="project", message=message)
         return f"{sender}@project@{host}", str(number)
 
     def arrived(self) -> list[list[str]]:

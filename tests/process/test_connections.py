@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from teamctl.hosts.authority import Validity, issue_server, new_authority
+from teamctl.hosts.certificates import issue_server, new_authority
 from teamd.models import Ask, LaterError, ModelError, Reply, TransientError
 from tests.strict.refusals import Page
 from tests.strict.replies import say
@@ -173,7 +173,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ssl.SSLCo
     """Return the file of a company's certificate, and the TLS context of a server with it."""
     folder = tmp_path_factory.mktemp("authority")
     ca = new_authority("company")
-    pair = issue_server(ca, "model", ["127.0.0.1"], Validity.long())
+    pair = issue_server(ca, "model", ["127.0.0.1"])
     for name, data in (("ca", ca.cert), ("cert", pair.cert), ("key", pair.key)):
         (folder / name).write_bytes(data)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

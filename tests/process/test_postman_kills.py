@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from teamd.files.paths import TeamPaths
-from teamd.hosts.cursor import CursorFile
-from teamd.hosts.outbox_file import find_end, whole_size
+from teamd.hosts.outbox import Outbox, Position, read_counts
 from teamd.hosts.places import HostPlaces
 from teamd.mail.mailbox import Mailbox
 from tests.children import kill_at_each_step
@@ -43,24 +42,28 @@ def test_mail_that_arrives_is_delivered_once(tmp_path: Path) -> None:
         far.receive(paths, "one", "two", "three")
         found = [message.content for message in Mailbox(paths, "bob").take().messages]
         assert found == ["one", "two", "three"], kill
-        cursor = CursorFile(HostPlaces(paths).received(far.FAR), durable=False).read()
-        assert cursor is not None
-        assert cursor.n == 3
+        counts = read_counts(HostPlaces(paths).received(far.FAR))
+        assert counts is not None
+        assert 1 <= counts["n"] <= 3, "messages delivered by a killed postman may not be counted"
 
 
 @pytest.mark.slow
-def test_an_outbox_that_is_emptied_keeps_its_numbers(tmp_path: Path) -> None:
-    for kill in kill_at_each_step(least=10):
+def test_confirmed_lines_are_removed_and_later_ones_are_kept(tmp_path: Path) -> None:
+    for kill in kill_at_each_step(least=5):
         paths = team(tmp_path / str(kill.number))
         far.send_far(paths, "one", "two" * 300)
         kill.during(after(far.carry_and_confirm, paths))
         far.send_far(paths, "three")
-        with HostPlaces(paths).outbox(far.FAR).open("rb") as file:
-            end = find_end(file.fileno(), whole_size(file.fileno()))
-        assert end is not None
-        assert end.n == 3
-    assert end is not None
-    assert end.header.first == 3, "it was emptied"
+        found = [
+            line.fields["message"]["content"]
+            for line in Outbox(paths, far.FAR).read()
+            if line.fields
+        ]
+        assert found in (["one", "two" * 300, "three"], ["three"]), kill
+    position = Position.read(HostPlaces(paths).confirmed(far.FAR))
+    assert found == ["three"]
+    assert position is not None
+    assert (position.n, position.lines) == (2, 0)
 
 
 def test_a_partially_written_line_is_cut_off(tmp_path: Path) -> None:
@@ -75,13 +78,3 @@ def test_a_partially_written_line_is_cut_off(tmp_path: Path) -> None:
         far.carry(paths)
         far.send_far(paths, "two")
         assert outbox.read_bytes() == whole
-
-
-def test_a_partially_written_outbox_header_is_rewritten(tmp_path: Path) -> None:
-    paths = team(tmp_path)
-    far.send_far(paths, "one")
-    outbox = HostPlaces(paths).outbox(far.FAR)
-    outbox.write_bytes(outbox.read_bytes()[:20])
-    far.send_far(paths, "one")
-    far.carry(paths)
-    assert outbox.read_bytes().count(b"\n") == 2

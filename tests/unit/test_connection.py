@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from teamctl.hosts.authority import new_authority
+from teamctl.hosts.certificates import new_authority
 from teamd.errors import TeamError
 from teamd.model_server import connection
 from teamd.model_server.connection import DEFAULT_URL, Variable

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -284,6 +285,14 @@ def test_hosts_without_their_package_are_a_failure(monkeypatch: pytest.MonkeyPat
     assert list(check_hosts(settings, None)) == []
     monkeypatch.setitem(sys.modules, "nats", None)
     (found,) = check_hosts(settings, None)
+    assert (found.level, found.remedy) == (Level.FAIL, install_command("hosts"))
+
+
+def test_credentials_need_a_package_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nkeys", None)
+    hosts = HostSettings(name="h1", servers=("tls://x:4222",))
+    assert list(check_hosts(Settings(hosts=hosts), None)) == []
+    (found,) = check_hosts(Settings(hosts=replace(hosts, creds=Path("h1.creds"))), None)
     assert (found.level, found.remedy) == (Level.FAIL, install_command("hosts"))
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,28 +16,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamd import control
+from teamd import clocks, control
 from teamd.control import ControlReply, ControlRequest
 from teamd.errors import DeadlinePassed, ExitCode, NotAMessage
 from teamd.files import files, locks, pidfile
 from teamd.files.paths import TeamPaths
-from teamd.hosts.asking import ask, keep_answer, own_boot, sweep_answers
 from teamd.hosts.far import FarHosts
 from teamd.hosts.places import HostPlaces
-from teamd.hosts.requests import CROSSING, FarAnswer, FarRequest
 from teamd.hosts.view import HostState, Views
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
-from teamd.messages import TEAMD
-from teamd.postman.commands import Commands
+from teamd.messages import TEAMD, new_id
+from teamd.postman.commands import CROSSING, FarAnswer, FarRequest, Requests, ask
+from teamd.settings.schema import HostSettings
 from teamd.team.states import Status
 from tests.unit.life import enrol
-from tests.waiting import until, wait_until
 
 GIVEN: dict[str, dict[str, Any]] = {
     "spawn": {"name": "carol", "role": "coder", "prompt": "Begin."},
     "shutdown": {"name": "carol", "seconds": 10, "force": False},
     "interrupt": {"name": "carol", "text": ""},
+    "pause": {"name": "carol"},
+    "resume": {"name": "carol"},
 }
 
 
@@ -50,21 +50,35 @@ def paths(tmp_path: Path) -> TeamPaths:
 
 
 @pytest.fixture
-def commands(paths: TeamPaths, tmp_path: Path) -> Iterator[Commands]:
-    with closing(Journal(tmp_path / "log", "postman")) as journal:
-        yield Commands(
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def requests(paths: TeamPaths, log: Path) -> Iterator[Requests]:
+    with closing(Journal(log, "postman")) as journal:
+        yield Requests(
             paths=paths,
             team="project",
             name="h2",
+            session="s",
             allows=lambda host, what: host == "h1" and what != "shutdown",
-            left=lambda _, boot, deadline: deadline - 100.0 if boot == "b" else 0.0,
             journal=journal,
         )
 
 
-def request(command: str = "spawn", **more: Any) -> FarRequest:
-    facts: dict[str, Any] = {"deadline": 105.0, "boot": "b", "arguments": GIVEN[command], **more}
+def request(command: str = "spawn", *, seconds: float = 30.0, **more: Any) -> FarRequest:
+    facts: dict[str, Any] = {
+        "id": new_id(), "session": "s", "deadline": clocks.elapsed() + seconds,
+        "arguments": GIVEN[command], **more,
+    }  # fmt: skip
     return FarRequest(command=command, **facts)
+
+
+def answer(requests: Requests, host: str, payload: bytes) -> FarAnswer:
+    found = asyncio.run(requests.answer(host, payload))
+    assert found is not None
+    return FarAnswer.decode(found)
 
 
 @pytest.fixture
@@ -80,22 +94,18 @@ def asked(paths: TeamPaths) -> list[ControlRequest]:
 
 
 def test_a_request_reaches_teamd_with_only_the_allowed_fields(
-    commands: Commands, paths: TeamPaths, served: None
+    requests: Requests, paths: TeamPaths, served: None
 ) -> None:
     """Regardless of further fields from the other host."""
     more = {"model": "x", "worktree": True, "plan": False, "fresh": True, "all": True}
     wanted = request(arguments={**GIVEN["spawn"], **more})
-    line = {**wanted.encode(), "sender": "user", "from": "lead@project@h9", "arguments": {
-        **GIVEN["spawn"], **more,
-    }}  # fmt: skip
+    payload = json.loads(wanted.encode()) | {"sender": "user", "from": "lead@project@h9"}
     done = ControlReply(text="carol (coder) is at work")
     control.reply(paths, f"h1-{wanted.id}", done)  # as teamd does once it has read the request
-    answer = asyncio.run(commands.carry_out("h1", line))
-    assert answer == FarAnswer(id=wanted.id, text=done.text)
+    assert answer(requests, "h1", json.dumps(payload).encode()) == FarAnswer(text=done.text)
 
-    other = replace(wanted, deadline=100.05, id="0" * 14 + "-" + "1" * 16)
-    late = asyncio.run(commands.carry_out("h1", other.encode()))
-    assert late is not None
+    other = replace(wanted, id=new_id(), deadline=clocks.elapsed() + 0.05)
+    late = answer(requests, "h1", other.encode())
     assert late.exit_code == ExitCode.DEADLINE, "teamd did not answer in time"
     (found,) = asked(paths)
     assert (found.command, found.sender) == ("spawn", "lead@project@h1")
@@ -105,62 +115,106 @@ def test_a_request_reaches_teamd_with_only_the_allowed_fields(
 
 @pytest.mark.usefixtures("served")
 @pytest.mark.parametrize(
-    ("host", "wanted", "code", "sentence"),
+    ("host", "command", "facts", "code", "sentence"),
     [
-        ("h3", request(), 1, "h2 does not let h3 spawn teammates"),
-        ("h1", request("shutdown"), 1, 'its team.toml has no "h1" in [hosts] allow shutdown'),
-        ("h1", request(deadline=99.0), 4, "the spawn came too late to h2, and was not carried out"),
-        ("h1", request(boot="another"), 4, "came too late"),
+        ("h3", "spawn", {}, 1, "h2 does not let h3 spawn teammates"),
+        ("h1", "shutdown", {}, 1, 'its team.toml has no "h1" in [hosts] allow shutdown'),
+        ("h1", "spawn", {"seconds": -1.0}, 4, "the spawn came too late to h2, and was not carried"),
+        ("h1", "spawn", {"session": "another"}, 4, "came too late"),
     ],
 )
 def test_a_forbidden_or_late_request_does_not_reach_teamd(
-    commands: Commands, host: str, wanted: FarRequest, code: int, sentence: str
+    requests: Requests, host: str, command: str, facts: dict[str, Any], *, code: int, sentence: str
 ) -> None:
-    answer = asyncio.run(commands.carry_out(host, wanted.encode()))
-    assert answer is not None
-    assert (answer.id, answer.exit_code) == (wanted.id, code)
-    assert sentence in answer.text
-    assert asked(commands.paths) == []
+    """The deadline is by the clock of one postman's session."""
+    found = answer(requests, host, request(command, **facts).encode())
+    assert found.exit_code == code
+    assert sentence in found.text
+    assert asked(requests.paths) == []
 
 
 def test_without_teamd_a_command_is_answered_with_the_exit_code_for_no_teamd(
-    commands: Commands,
+    requests: Requests,
 ) -> None:
-    answer = asyncio.run(commands.carry_out("h1", request().encode()))
-    assert answer is not None
-    assert answer.exit_code == ExitCode.NO_TEAMD
+    assert answer(requests, "h1", request().encode()).exit_code == ExitCode.NO_TEAMD
+
+
+def test_any_host_may_ask_for_the_clock(requests: Requests) -> None:
+    before = clocks.elapsed()
+    found = json.loads(asyncio.run(requests.answer("h9", b'{"clock": true}')) or b"")
+    assert found["session"] == "s"
+    assert before <= found["clock"] <= clocks.elapsed()
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"{}", b"[]", b"\xff", b'{"clock": 1}', b'{"id": "../x", "command": "spawn"}']
+)
+def test_an_invalid_request_is_logged_and_not_answered(
+    requests: Requests, log: Path, payload: bytes
+) -> None:
+    requests.journal.note("begins")
+    assert asyncio.run(requests.answer("h1", payload)) is None
+    assert "no request" in log.read_text()
 
 
 @pytest.mark.parametrize("command", CROSSING)
 def test_a_request_and_an_answer_are_decoded_as_they_were_encoded(command: str) -> None:
     wanted = request(command)
     assert FarRequest.decode(wanted.encode()) == wanted
-    answer = FarAnswer(id=wanted.id, text="no", exit_code=ExitCode.REFUSED)
-    assert FarAnswer.decode(answer.encode()) == answer
+    found = FarAnswer(text="no", exit_code=ExitCode.REFUSED)
+    assert FarAnswer.decode(found.encode()) == found
 
 
-ANYTHING = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
-FIELDS = st.sampled_from(["id", "command", "arguments", "deadline", "boot", "text", "exit_code"])
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+FIELDS = st.sampled_from(["id", "command", "arguments", "deadline", "session", "text", "exit_code"])
+NAMED = st.dictionaries(st.sampled_from(["name", "role", "prompt", "seconds", "force"]), ANYTHING)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.dictionaries(FIELDS, ANYTHING | st.just({}) | st.just("spawn")), st.booleans())
-def test_an_invalid_request_or_answer_is_refused(fields: dict[str, Any], within: bool) -> None:
+@settings(max_examples=200, deadline=None)
+@given(
+    st.dictionaries(FIELDS, ANYTHING | NAMED | st.sampled_from([*CROSSING])),
+    st.sampled_from([b"{}", request().encode(), FarAnswer(text="x").encode()]),
+)
+def test_an_invalid_request_or_answer_is_refused(fields: dict[str, Any], base: bytes) -> None:
     """An id is part of a path."""
-    line = {**request().encode(), **fields} if within else fields
-    for kind in (FarRequest, FarAnswer):
-        try:
-            found = kind.decode(line)
-        except NotAMessage:
-            continue
+    payload = json.dumps(json.loads(base) | fields).encode()
+    try:
+        found = FarRequest.decode(payload)
+    except NotAMessage:
+        pass
+    else:
+        assert found is not None
         assert set(found.id) <= set("0123456789abcdef-")
+        assert found.arguments.keys() == CROSSING[found.command].keys()
+    try:
+        told = FarAnswer.decode(payload)
+    except NotAMessage:
+        return
+    assert FarAnswer.decode(told.encode()).exit_code in set(ExitCode)
+
+
+@given(st.binary(max_size=40))
+def test_random_bytes_are_neither_a_request_nor_an_answer(payload: bytes) -> None:
+    with suppress(NotAMessage):
+        assert FarRequest.decode(payload) is None, "it asks for the clock"
+    with pytest.raises(NotAMessage):
+        FarAnswer.decode(payload)
+
+
+def test_a_long_answer_is_cut() -> None:
+    assert len(FarAnswer.decode(FarAnswer(text="x" * 200_000).encode()).text) == 100_000
 
 
 def reachable(paths: TeamPaths) -> FarHosts:
     views = Views(paths)
     views.change("h2", state=HostState.REACHABLE, since=time.time())
     views.write()
-    return FarHosts(paths, "h1", durable=False)
+    settings = HostSettings(name="h1", servers=("nats://127.0.0.1:1",), plaintext=True)
+    return FarHosts(paths, "h1", durable=False, settings=settings)
 
 
 @pytest.fixture
@@ -177,59 +231,9 @@ def test_an_unreachable_host_is_not_asked(paths: TeamPaths) -> None:
     assert not HostPlaces(paths).outbox("h2").exists()
 
 
-def test_a_host_that_does_not_answer_is_reported_in_time(paths: TeamPaths, postman: None) -> None:
+def test_without_a_broker_a_host_is_not_asked(paths: TeamPaths, postman: None) -> None:
+    """The view may be seconds old."""
     far, begun = reachable(paths), time.monotonic()
-    with pytest.raises(DeadlinePassed, match=r"h2 did not answer within 0\.05 s"):
-        ask(far, "h2", "spawn", GIVEN["spawn"], seconds=0.05)
-    assert time.monotonic() - begun < 5.0
-    line = HostPlaces(paths).outbox("h2").read_text().splitlines()[1]
-    assert own_boot() in line
-
-
-def test_an_answer_is_kept_for_its_asker_and_swept_when_old(paths: TeamPaths) -> None:
-    made = request().id
-    file = HostPlaces(paths).answer(made)
-    file.write_text("h2\n")  # as the asker writes it
-    keep_answer(paths, "h2", {"id": made, "text": "done", "exit_code": 0})
-    sweep_answers(paths)
-    assert file.exists(), "somebody may wait for it yet"
-    os.utime(file, (0, 0))
-    sweep_answers(paths)
-    assert not file.exists()
-    with pytest.raises(NotAMessage):
-        keep_answer(paths, "h2", {"id": "../../config", "text": "x", "exit_code": 0})
-
-
-def test_an_answer_without_a_waiting_asker_is_not_kept(paths: TeamPaths, postman: None) -> None:
-    """It was never requested, comes from another host, or is late."""
-    far, made = reachable(paths), request().id
-    file = HostPlaces(paths).answer(made)
-    answer = {"id": made, "text": "done", "exit_code": 0}
-    with pytest.raises(NotAMessage, match="nobody waits for it"):
-        keep_answer(paths, "h2", answer)
-    with ThreadPoolExecutor(1) as pool:
-        asks = pool.submit(ask, far, "h2", "spawn", GIVEN["spawn"], seconds=30, request_id=made)
-        wait_until(file.exists, what="it is asked")
-        with pytest.raises(NotAMessage, match="nobody waits for it"):
-            keep_answer(paths, "h3", answer)
-        keep_answer(paths, "h2", answer)
-        assert asks.result().text == "done"
-    with pytest.raises(NotAMessage, match="nobody waits for it"):
-        keep_answer(paths, "h2", answer)
-    assert not list(file.parent.iterdir())
-
-
-def test_a_command_waits_until_the_clock_of_the_other_host_is_known(
-    commands: Commands, paths: TeamPaths, served: None
-) -> None:
-    """The postman may have just started, because a reload now allows the command."""
-    told = iter([None, None, 5.0])
-
-    async def talk() -> list[ControlRequest]:
-        waiting = replace(commands, left=lambda *_: next(told))
-        task = asyncio.create_task(waiting.carry_out("h1", request().encode()))
-        await until(lambda: asked(paths) != [])
-        task.cancel()
-        return asked(paths)
-
-    assert [one.command for one in asyncio.run(talk())] == ["spawn"]
+    with pytest.raises(DeadlinePassed, match="h2 was not asked: nothing listens at nats://127"):
+        ask(far, "h2", "spawn", GIVEN["spawn"], seconds=30.0)
+    assert time.monotonic() - begun < 20.0

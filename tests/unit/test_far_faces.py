@@ -15,7 +15,9 @@ from rich.console import Console
 
 from teamctl.doctor import Level
 from teamctl.doctor.hosts import check_hosts
+from teamctl.hosts.broker import Broker, BrokerRecord, render_configuration
 from teamctl.render import host_table, roster_table, tables
+from teamctl.render.host_table import note_lines
 from teamd.agent.conversation.prompts import system_prompt
 from teamd.agent.delivery import is_idle_talk
 from teamd.clocks import time_of_day
@@ -24,12 +26,12 @@ from teamd.files.paths import TeamPaths
 from teamd.hosts import rosters
 from teamd.hosts.far import FarHosts
 from teamd.hosts.outbox import Outbox
-from teamd.hosts.places import HostPlaces
+from teamd.hosts.places import HostPlaces, needs_renewal
 from teamd.hosts.rosters import FarMember, FarRoster
 from teamd.hosts.view import HostState, Report, Views, read_views
 from teamd.masking import Mask
 from teamd.messages import Message
-from teamd.postman.build import live
+from teamd.postman.process import live
 from teamd.settings import Settings
 from teamd.settings.schema import HostSettings
 from teamd.team.roster import Roster
@@ -62,7 +64,7 @@ def paths(tmp_path: Path, now: float) -> TeamPaths:
         member = FarMember(name=name, role="tester", status=Status.IDLE, since=now - 10_830)
         roster = FarRoster(team="project", members=(member,), left_out=int(host == "h3"))
         rosters.keep(places.roster(host), roster)
-    Outbox(made, "h3", durable=False).append("mail", to="carol", message={})
+    Outbox(made, "h3", durable=False).append(to="carol", team="project", message={})
     return made
 
 
@@ -190,6 +192,23 @@ def test_the_doctor_reports_a_teamd_without_its_postman(paths: TeamPaths) -> Non
     assert any("teamd runs and its postman does not" in one.what for one in found)
     (servers, *_) = check_hosts(Settings(hosts=HostSettings(name="h1")), None)
     assert "[hosts] has a name and no servers" in servers.what
+
+
+def test_a_broker_without_jetstream_is_reported_until_it_is_renewed(paths: TeamPaths) -> None:
+    told = "the broker's configuration is of an earlier version, so mail to other hosts waits"
+    remedy = "run `teamctl hosts init --renew`, then restart the broker"
+    configuration = HostPlaces(paths).keys / "broker" / "nats-server.conf"
+    assert not needs_renewal(paths)
+    configuration.parent.mkdir(parents=True)
+    configuration.write_text('# A plain router\nlisten: "0.0.0.0:4222"\n')
+    assert needs_renewal(paths)
+    found = {one.what: one for one in check_hosts(Settings(hosts=HOSTS), paths)}
+    assert (found[told].level, found[told].remedy) == (Level.FAIL, remedy)
+    notes = [text for text, _ in note_lines(FarHosts(paths, "h1"), [])]
+    assert f"{told}; {remedy}" in notes
+    record = BrokerRecord(id="x", listen="0.0.0.0:4222", addresses=("h1",), teams={})
+    configuration.write_text(render_configuration(Broker(configuration.parent), record))
+    assert not needs_renewal(paths)
 
 
 @pytest.mark.usefixtures("postman")

@@ -20,13 +20,9 @@ from teamd.errors import BadName, NotAMessage, TeamError, UnknownHost, UnknownTe
 from teamd.files import files, locks
 from teamd.files.paths import TeamPaths
 from teamd.hosts import rosters
-from teamd.hosts.cursor import Cursor, CursorFile
 from teamd.hosts.far import FarHosts, describe_absence
-from teamd.hosts.host_address import HostAddress, parse_address
-from teamd.hosts.lines import OutLine
-from teamd.hosts.outbox import OutboxFull
-from teamd.hosts.outbox_file import find_end, read_lines, whole_size
-from teamd.hosts.places import HostPlaces
+from teamd.hosts.outbox import Outbox, OutboxFull, Position
+from teamd.hosts.places import HostAddress, HostPlaces, parse_address
 from teamd.hosts.rosters import FarMember, FarRoster
 from teamd.hosts.view import HostState, HostView, Views, read_views
 from teamd.journal import Journal
@@ -74,12 +70,7 @@ def told(paths: TeamPaths, host: str, **members: Status) -> None:
 
 
 def queued(paths: TeamPaths, host: str) -> list[dict[str, Any]]:
-    with files.opened(HostPlaces(paths).outbox(host)) as fd:
-        if fd is None:
-            return []
-        end = find_end(fd, whole_size(fd))
-        assert end is not None
-        return [line.fields() for line in read_lines(fd, len(end.header.encode()), end.size)]
+    return [line.fields or {} for line in Outbox(paths, host).read()]
 
 
 def to(address: str, **facts: Any) -> Message:
@@ -208,12 +199,7 @@ def test_a_message_is_traced_to_the_other_machine(post: MailRouter, paths: TeamP
     (way,) = trace(paths, "m-1")
     assert (way.to, way.sender, way.stage) == ("bob@project@h3", "alice", DeliveryStage.CROSSING)
     assert way.file == str(HostPlaces(paths).outbox("h3"))
-    with files.opened(HostPlaces(paths).outbox("h3")) as fd:
-        assert fd is not None
-        end = find_end(fd, whole_size(fd))
-    assert end is not None
-    confirmed = CursorFile(HostPlaces(paths).confirmed("h3"), durable=False)
-    confirmed.write(Cursor(end.header.epoch, end.n, end.chain))
+    Position(1, "key", 1).write(HostPlaces(paths).confirmed("h3"), durable=False)
     (way,) = trace(paths, "m-1")
     assert way.stage is DeliveryStage.ARRIVED
 
@@ -253,15 +239,15 @@ def delivery(post: MailRouter, tmp_path: Path) -> Iterator[FarDelivery]:
         yield FarDelivery(post, "project", journal)
 
 
-def line(*, to: str = "bob", team: str = "project", **message: Any) -> OutLine:
+def line(*, to: str = "bob", team: str = "project", **message: Any) -> bytes:
     facts = {"id": "m-1", "type": "message", "from": "carol", "content": "hello", "timestamp": 1.5}
     return wired({"to": to, "team": team, "message": {**facts, **message}})
 
 
-def wired(found: dict[str, Any]) -> OutLine:
+def wired(found: dict[str, Any]) -> bytes:
     """Return a mail line as it arrives over the wire."""
     text = json.dumps({"kind": "mail", **found}, ensure_ascii=False)
-    return OutLine.make(1, "", text[1:].encode("utf-8", "surrogatepass"))
+    return text.encode("utf-8", "surrogatepass")
 
 
 def test_mail_from_another_host_names_it_in_the_sender(

@@ -1,252 +1,115 @@
-"""Presence of hosts, over a wire that may lose, delay and repeat messages."""
+"""Presence of hosts: beats, problems of their folders, and the state in which a host is shown."""
 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from teamd.errors import NotAMessage
-from teamd.hosts.rosters import MOST, FarMember, FarRoster
-from teamd.postman.presence import BEAT_SECONDS, SILENT_SECONDS, HostPresence
+from teamd.files.paths import TeamPaths
+from teamd.hosts.far import FarHosts
+from teamd.hosts.outbox import Outbox
+from teamd.hosts.places import HostPlaces
+from teamd.hosts.rosters import MOST, FarRoster
+from teamd.hosts.view import HostState, Views
+from teamd.journal import Journal
+from teamd.mail.routing import MailRouter
+from teamd.postman.presence import DOUBLE, SILENT_SECONDS, Beat, Peer, explain_folder, new_tag
+from teamd.postman.process import Postman
+from teamd.settings.schema import HostSettings
 from teamd.team.member import Member
 from teamd.team.roster import Team
 from teamd.team.states import Status
+from tests.unit.life import enrol
 
 MOMENT = 1_700_000_000.0
+OFFLINE = "nothing listens at tls://h9:4222; does the broker run there?"
 
 
-def roster(*names: str, status: Status = Status.IDLE) -> FarRoster:
-    members = [FarMember(name=name, role="coder", status=status, since=MOMENT) for name in names]
-    return FarRoster(team="project", members=tuple(members))
+def beat(session: str = "s1", folder: str = "f1", former: str = "") -> Beat:
+    return Beat(session=session, folder=folder, former=former, trip=0.001)
 
 
-@dataclass
-class Host:
-    """A host whose clock is offset and runs slightly fast or slow."""
-
-    name: str
-    ahead: float = 0.0
-    rate: float = 1.0
-    presence: HostPresence = field(init=False)
-    learnt: dict[str, FarRoster] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.presence = HostPresence(self.name, f"boot of {self.name}", roster(f"{self.name}-bob"))
-
-    def clock(self, true: float) -> float:
-        """Return its clock at a moment of true time."""
-        return self.ahead + true * self.rate
-
-    def says(self, true: float) -> list[bytes]:
-        """Return the frames that it publishes."""
-        return list(self.presence.due(self.clock(true), MOMENT + true))
-
-    def hears(self, other: Host, payload: bytes, true: float) -> None:
-        """Let it receive a frame from another host."""
-        moment = MOMENT + true
-        found = self.presence.heard(other.name, payload, self.clock(true), moment)
-        if found is not None:
-            self.learnt[other.name] = found
+def test_a_beat_is_decoded_as_it_was_encoded() -> None:
+    made = Beat(session=new_tag(), folder=new_tag(), former=new_tag(), trip=0.25)
+    assert Beat.decode(made.encode()) == made
 
 
-def exchange(one: Host, other: Host, *, start: float, seconds: float, there: bool = True) -> float:
-    """Let time pass with a working or a broken wire."""
-    true = start
-    while true < start + seconds:
-        for sender, receiver in ((one, other), (other, one)):
-            for payload in sender.says(true):
-                if there:
-                    receiver.hears(sender, payload, true)
-        true += 0.25
-    return true
-
-
-def test_two_hosts_know_each_others_members_within_two_beats() -> None:
-    one, other = Host("h1"), Host("h2", ahead=90_000.0)
-    exchange(one, other, start=10.0, seconds=2 * BEAT_SECONDS)
-    assert one.learnt["h2"].version == other.presence.roster.version
-    assert other.learnt["h1"].find("H1-BOB") is not None
-
-
-def test_a_change_is_published_at_once_and_only_once() -> None:
-    one, other = Host("h1"), Host("h2")
-    true = exchange(one, other, start=10.0, seconds=6 * BEAT_SECONDS)
-    assert [json.loads(said)["kind"] for said in one.says(true + 0.1)] in ([], ["beat"])
-    one.presence.roster = roster("h1-bob", "carol")
-    assert one.presence.due_seconds(one.clock(true)) == 0.0
-    assert "roster" in [json.loads(said)["kind"] for said in one.says(true + 0.2)]
-    assert "roster" not in [json.loads(said)["kind"] for said in one.says(true + 0.3)]
-
-
-def test_six_silent_seconds_make_a_host_unreachable_and_a_beat_makes_it_reachable() -> None:
-    one, other = Host("h1"), Host("h2", ahead=-5.0)
-    true = exchange(one, other, start=10.0, seconds=10.0)
-    assert one.presence.reachable("h2", one.clock(true))
-    last = one.presence.peers["h2"].moment
-    true = exchange(one, other, start=true, seconds=SILENT_SECONDS + 1.0, there=False)
-    assert not one.presence.reachable("h2", one.clock(true))
-    assert one.presence.peers["h2"].moment == last, "since when it is silent"
-    exchange(one, other, start=true, seconds=BEAT_SECONDS + 0.5)
-    assert one.presence.reachable("h2", one.clock(true + BEAT_SECONDS))
-
-
-def test_a_lost_roster_is_sent_again_after_a_later_beat() -> None:
-    """The broker stores nothing, so a host that was offline missed the publication."""
-    one, other = Host("h1"), Host("h2")
-    true = exchange(one, other, start=10.0, seconds=10.0)
-    other.presence.roster = roster("dora")
-    true = exchange(one, other, start=true, seconds=1.0, there=False)
-    exchange(one, other, start=true, seconds=3 * BEAT_SECONDS)
-    assert one.learnt["h2"] == other.presence.roster
-
-
-def test_idle_time_is_sent_as_an_age_and_independent_of_the_other_clock() -> None:
-    told = roster("bob").encode(MOMENT + 60.0)
-    found = FarRoster.decode(told, 5_000.0)
-    assert found.members[0].since == 5_000.0 - 60.0
-
-
-def test_the_round_trip_excludes_the_time_before_the_answer() -> None:
-    one, other = Host("h1"), Host("h2", ahead=777.0)
-    (beat, *_) = one.says(10.0)
-    other.hears(one, beat, 10.1)
-    other.presence._next_beat = other.clock(11.5)
-    (answer, *_) = other.says(11.5)
-    one.hears(other, answer, 11.7)
-    found = one.presence.peers["h2"].round_trip
-    assert found == pytest.approx(0.3)
-
-
-MOMENTS = st.floats(min_value=0.0, max_value=600.0)
-
-
-@settings(max_examples=25, deadline=None)
-@example(ahead=0.0, rate=1.00013, delays=[1.0, None, 0.0], asked=[23.0])
-@given(
-    ahead=st.floats(min_value=-1e5, max_value=1e5),
-    rate=st.floats(min_value=0.9996, max_value=1.0004),
-    delays=st.lists(st.one_of(st.none(), MOMENTS), min_size=1, max_size=20),
-    asked=st.lists(MOMENTS, min_size=1, max_size=10),
-)
-def test_a_late_request_is_never_taken_for_a_timely_one(
-    ahead: float, rate: float, delays: list[float | None], asked: list[float]
-) -> None:
-    """Whatever is lost or delayed, for however long, and however wrong the clocks are."""
-    one, other = Host("h1", ahead=2e5), Host("h2", ahead=2e5 + ahead, rate=rate)
-    wire: list[tuple[float, Host, Host, bytes]] = []
-    true, sent = 0.0, 0
-    while true < 60.0 or wire:
-        for sender, receiver in ((one, other), (other, one)) if true < 60.0 else ():
-            for payload in sender.says(true):
-                delay = delays[sent % len(delays)]
-                sent += 1
-                if delay is not None:
-                    wire.append((true + delay, sender, receiver, payload))
-        arrived = sorted((frame for frame in wire if frame[0] <= true), key=lambda one: one[0])
-        wire = [frame for frame in wire if frame[0] > true]
-        for _, sender, receiver, payload in arrived:
-            receiver.hears(sender, payload, true)
-        peer = one.presence.peers.get("h2")
-        for deadline in asked:
-            left = one.presence.left("h2", "boot of h2", other.clock(deadline), one.clock(true))
-            assert (left or 0.0) <= max(0.0, deadline - true) + 1e-6, (
-                "it would be carried out too late"
-            )
-        if peer is not None and (latest := peer.clock.latest(one.clock(true))) is not None:
-            assert latest >= other.clock(true) - 1e-6
-        true += 1.0 if true < 60.0 else 50.0
-
-
-def test_a_timely_request_is_accepted_even_if_the_clocks_differ_by_hours() -> None:
-    one, other = Host("h1"), Host("h2", ahead=7200.0)
-    true = exchange(one, other, start=10.0, seconds=10.0)
-    now = one.clock(true)
-    left = one.presence.left("h2", "boot of h2", other.clock(true + 5.0), now)
-    assert left == pytest.approx(5.0, abs=0.01)
-    assert one.presence.left("h2", "boot of h2", other.clock(true - 1.0), now) == 0.0
-    assert one.presence.left("h2", "another boot", other.clock(true + 5.0), now) == 0.0
-    assert one.presence.left("h9", "boot of h9", 1e9, now) is None, "its clock is not known"
-
-
-SAID = st.recursive(
-    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner),
-    max_leaves=8,
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
 )
 
 
-@pytest.mark.slow
-@settings(max_examples=100, deadline=None)
-@given(
-    kind=st.sampled_from(["beat", "roster", "x"]),
-    facts=st.dictionaries(
-        st.sampled_from(
-            ["session", "boot", "clock", "heard", "version", "team", "members", "left_out"]
-        ),
-        SAID,
-    ),
-    echo=SAID,
-)
-def test_no_frame_from_a_host_does_harm(kind: str, facts: dict[str, Any], echo: Any) -> None:
-    one, other = Host("h1"), Host("h2")
-    exchange(one, other, start=10.0, seconds=5.0)
-    if isinstance(facts.get("heard"), dict):
-        facts["heard"]["h1"] = echo
-    with suppress(NotAMessage):
-        one.hears(other, json.dumps({"kind": kind, **facts}).encode(), 15.0)
-    assert list(one.presence.due(one.clock(30.0), MOMENT))
+@given(st.dictionaries(st.sampled_from(["session", "folder", "former", "trip"]), VALUES))
+def test_an_invalid_beat_is_ignored(facts: dict[str, Any]) -> None:
+    found = Beat.decode(json.dumps(json.loads(beat().encode()) | facts).encode())
+    if found is not None:
+        assert Beat.decode(found.encode()) is not None
+        assert all(isinstance(one, str) for one in (found.session, found.folder, found.former))
+        assert 0 <= found.trip < float("inf")
+
+
+@given(st.binary(max_size=30))
+def test_random_bytes_are_not_a_beat(value: bytes) -> None:
+    assert Beat.decode(value) is None
 
 
 @pytest.mark.parametrize("value", ["s" * 900_000, "\x1b[31m", ""])
-@pytest.mark.parametrize("key", ["session", "boot"])
-def test_a_beat_whose_names_cannot_be_encoded_is_ignored(key: str, value: str) -> None:
-    """Each beat of this host repeats the names; beyond 1 MiB the broker would drop it."""
-    one, other = Host("h1"), Host("h2")
-    exchange(one, other, start=10.0, seconds=1.0)
-    beat = {"kind": "beat", "session": "s", "boot": "b", "clock": 1.0, "heard": {}, key: value}
-    with pytest.raises(NotAMessage):
-        one.presence.heard("h2", json.dumps(beat).encode(), 12.0, MOMENT)
-    told = {"kind": "roster", "version": value * 2, "team": "project", "members": []}
-    assert one.presence.heard("h2", json.dumps(told).encode(), 12.0, MOMENT) is None
-    assert max(map(len, one.says(20.0))) < 1000
+@pytest.mark.parametrize("key", ["session", "folder"])
+def test_a_beat_whose_ids_are_not_ids_is_ignored(key: str, value: str) -> None:
+    assert Beat.decode(json.dumps(json.loads(beat().encode()) | {key: value}).encode()) is None
 
 
-def test_two_machines_with_one_name_are_detected_and_a_restart_is_not_reported() -> None:
+def test_six_silent_seconds_make_a_host_unreachable_and_a_beat_makes_it_reachable() -> None:
+    peer = Peer(beat(), 10.0)
+    assert peer.is_reachable(10.0 + SILENT_SECONDS - 0.1)
+    assert not peer.is_reachable(10.0 + SILENT_SECONDS)
+    assert peer.hear(beat(), 20.0) is None
+    assert peer.is_reachable(20.0)
+
+
+def test_two_machines_with_one_name_are_reported_once_and_restarts_are_not() -> None:
     """Sessions of two machines alternate; the session of a stopped postman does not return."""
-    one, other, copy = Host("h1"), Host("h2"), Host("h2")
-    true = exchange(one, other, start=10.0, seconds=10.0)
-    for _ in range(5):
-        other = Host("h2")
-        true = exchange(one, other, start=true, seconds=2 * BEAT_SECONDS)
-    assert one.presence.doubles() == set()
-    for _ in range(4):
-        true = exchange(one, other, start=true, seconds=BEAT_SECONDS)
-        true = exchange(one, copy, start=true, seconds=BEAT_SECONDS)
-    assert one.presence.doubles() == {"h2"}
+    restarted = Peer(beat("s0"), 0.0)
+    assert [restarted.hear(beat(f"s{n}"), float(n)) for n in range(1, 30)] == [None] * 29
+    twin = Peer(beat("s0"), 0.0)
+    told = [twin.hear(beat(f"s{n % 2}"), float(n)) for n in range(1, 30)]
+    assert [one for one in told if one] == [DOUBLE]
+    assert twin.hear(beat("s9"), 30.0) is None
 
 
-def test_another_machine_with_this_hosts_name_is_detected() -> None:
-    one, copy = Host("h1"), Host("h1")
-    exchange(one, copy, start=10.0, seconds=5 * BEAT_SECONDS)
-    assert (one.presence.doubles(), one.presence.peers) == ({"h1"}, {})
-    single = Host("h1")
-    for _ in range(9):
-        single.presence.heard("h1", json.dumps({"kind": "roster"}).encode(), 10.0, MOMENT)
-    assert single.presence.doubles() == set()
+def test_two_machines_with_one_name_do_not_report_each_others_folders_all_the_time() -> None:
+    """Otherwise the reports of both machines would push the useful one out."""
+    twin = Peer(beat("s0", "f0"), 0.0)
+    told = [twin.hear(beat(f"s{n % 2}", f"f{n % 2}"), float(n)) for n in range(1, 30)]
+    first, second = (one for one in told if one)
+    assert first.startswith("it has lost its folder")
+    assert second == DOUBLE
 
 
-def test_its_own_beats_and_invalid_host_names_are_ignored() -> None:
-    one, other = Host("h1"), Host("h2")
-    (beat, *_) = other.says(10.0)
-    for name in ("H1", "../x", "h2.evil"):
-        one.presence.heard(name, beat, 10.0, MOMENT)
-    assert one.presence.peers == {}
+@pytest.mark.parametrize(
+    ("known", "found", "told"),
+    [
+        ("", beat(), None),
+        ("f1", beat(), None),
+        ("f1", beat(folder="f2", former="f1"), "it came back with an old copy of its folder"),
+        ("f1", beat(folder="f2"), "it has lost its folder"),
+        ("f1", beat(folder="f2", former="f0"), "it has lost its folder"),
+    ],
+)
+def test_another_folder_of_a_host_is_explained(known: str, found: Beat, told: str | None) -> None:
+    said = explain_folder(known, found)
+    assert said is None if told is None else (said or "").startswith(told)
+    assert Peer(beat(folder=known), 0.0).hear(found, 1.0) == said
 
 
 def test_a_published_roster_has_only_names_roles_and_states() -> None:
@@ -255,63 +118,147 @@ def test_a_published_roster_has_only_names_roles_and_states() -> None:
         name="bob", agent_id="bob@project", role="r" * 500, status=Status.PAUSED, pid=7,
         reason="/home/me/secret", model="m", status_since=MOMENT,
     )  # fmt: skip
-    team = Team(members=(member,) * (MOST + 2))
-    told = FarRoster.of(team)
+    told = FarRoster.of(Team(members=(member,) * (MOST + 2)))
     (first, *rest) = told.encode(MOMENT + 3.0)["members"]
     assert first == {"name": "bob", "role": "r" * 200, "status": "paused", "age": 3.0}
     assert (len(rest) + 1, told.left_out) == (MOST, 2)
     assert len(json.dumps(told.encode(MOMENT))) < 512 * 1024
-    assert FarRoster.of(team).version == told.version
 
 
-def test_a_host_that_receives_nothing_soon_counts_as_not_answering() -> None:
-    """The broker may pass only one direction; mail then moves in neither."""
-    one, other = Host("h1"), Host("h2")
-    true = exchange(one, other, start=10.0, seconds=10.0)
-    end = true + SILENT_SECONDS + 3 * BEAT_SECONDS
-    while true < end:
-        one.says(true)  # and the other host does not receive it
-        for payload in other.says(true):
-            one.hears(other, payload, true)
-        true += 0.25
-    peer = one.presence.peers["h2"]
-    assert peer.reachable(one.clock(true))
-    assert not peer.answers(one.clock(true))
-    true = exchange(one, other, start=true, seconds=3 * BEAT_SECONDS)
-    assert peer.answers(one.clock(true))
+def test_idle_time_is_sent_as_an_age_and_independent_of_the_other_clock() -> None:
+    member = Member(name="bob", agent_id="b@p", role="r", status=Status.IDLE, status_since=MOMENT)
+    told = FarRoster.of(Team(members=(member,))).encode(MOMENT + 60.0)
+    assert FarRoster.decode(told, 5_000.0).members[0].since == 5_000.0 - 60.0
 
 
-def test_silence_without_a_connection_is_not_counted_against_a_host() -> None:
-    one, other = Host("h1"), Host("h2")
-    true = exchange(one, other, start=10.0, seconds=10.0)
-    peer = one.presence.peers["h2"]
-    for connected in (True, False):
-        end = true + SILENT_SECONDS - 0.5
-        while true < end:
-            assert peer.answers(one.clock(true))
-            for payload in other.says(true):
-                one.hears(other, payload, true)
-            true += 0.25
-        if connected:
-            one.presence.connected(one.clock(true))
+@pytest.fixture
+def postman(tmp_path: Path) -> Iterator[Postman]:
+    """The postman of h1, without a connection."""
+    paths = TeamPaths(tmp_path / ".team")
+    enrol(paths, bob=Status.IDLE)
+    HostPlaces(paths).create()
+    hosts = FarHosts(paths, "h1", durable=False)
+    post = MailRouter(paths, durable=False, max_bytes=9999, hosts=hosts)
+    with closing(Journal(tmp_path / "log", "postman")) as journal:
+        made = Postman(
+            paths, HostSettings(name="h1"), post, "project", journal,
+            durable=False, check=lambda: None, views=Views(paths),
+        )  # fmt: skip
+        made._folder = {"folder": "f9", "former": ""}
+        yield made
 
 
-def test_a_host_answers_again_at_its_first_beat_after_a_long_silence() -> None:
-    one, other = Host("h1"), Host("h2")
-    true = exchange(one, other, start=10.0, seconds=10.0)
-    true = exchange(one, other, start=true, seconds=4 * SILENT_SECONDS, there=False)
-    peer = one.presence.peers["h2"]
-    assert not peer.answers(one.clock(true))
-    other.presence.connected(other.clock(true))
-    one.hears(other, other.says(true)[0], true)
-    assert peer.answers(one.clock(true))
+def seen(postman: Postman, host: str = "h2") -> tuple[HostState, str]:
+    view = postman.views.get(host)
+    return view.state, view.why
 
 
-def test_a_roster_that_could_not_be_stored_is_sent_again() -> None:
-    """The disk was full when it arrived; otherwise the members of that host would stay unknown."""
-    one, other = Host("h1"), Host("h2")
-    true = exchange(one, other, start=10.0, seconds=10.0)
-    del one.learnt["h2"]
-    one.presence.forget_roster("h2")
-    exchange(one, other, start=true, seconds=3 * BEAT_SECONDS)
-    assert one.learnt["h2"] == other.presence.roster
+def fall_silent(postman: Postman, host: str = "h2") -> None:
+    postman._peers[host].heard -= 60.0
+
+
+def test_a_heard_host_is_reachable_with_a_round_trip(postman: Postman) -> None:
+    postman._trip = 0.002
+    postman._hear("h2", beat())
+    assert seen(postman) == (HostState.REACHABLE, "")
+    view = postman.views.get("h2")
+    assert (view.round_trip_ms, view.folder) == (3.0, "f1")
+    postman._trip = 0.0021
+    postman._show("h2", "")
+    assert postman.views.get("h2").round_trip_ms == 3.0, "a small change is not displayed"
+
+
+def test_a_host_is_unreachable_since_its_last_beat_and_the_reason_follows_the_broker(
+    postman: Postman,
+) -> None:
+    """The broker may fail after the host did: the reason is current, the time is not."""
+    postman._hear("h2", beat())
+    fall_silent(postman)
+    postman._show("h2", "")
+    assert seen(postman) == (HostState.UNREACHABLE, "it is silent")
+    since = postman.views.get("h2").since
+    assert since is not None
+    assert since <= time.time() - 59.0
+    for why, shown in ((OFFLINE, OFFLINE), ("", "it is silent")):
+        postman._show("h2", why)
+        assert seen(postman) == (HostState.UNREACHABLE, shown)
+        assert postman.views.get("h2").since == since
+    assert postman.views.get("h2").round_trip_ms is None
+
+
+def test_without_a_connection_no_host_is_reachable(postman: Postman) -> None:
+    postman._hear("h2", beat())
+    postman._show_all(OFFLINE)
+    assert seen(postman) == (HostState.UNREACHABLE, OFFLINE)
+
+
+def test_a_host_last_seen_by_an_earlier_postman_is_unreachable_from_now_on(
+    postman: Postman,
+) -> None:
+    begun = time.time()
+    postman.views.change("h2", state=HostState.REACHABLE, since=MOMENT, round_trip_ms=3.0)
+    postman._show("h2", "")
+    assert seen(postman) == (HostState.UNREACHABLE, "it is silent")
+    assert (postman.views.get("h2").since or 0.0) >= begun
+    assert postman.views.get("h2").round_trip_ms is None
+
+
+@pytest.mark.parametrize("why", ["", OFFLINE])
+def test_a_host_that_was_never_heard_from_is_not_reported_as_gone(
+    postman: Postman, why: str
+) -> None:
+    """The name in the settings may never have existed, so silence proves nothing."""
+    postman._show("h2", why)
+    assert seen(postman) == (HostState.NEVER, why)
+    assert postman.views.get("h2").since is None
+
+
+def test_another_folder_is_reported_also_after_a_restart_of_this_postman(postman: Postman) -> None:
+    postman._hear("h2", beat())
+    postman._peers.clear()
+    postman._hear("h2", beat(folder="f2"))
+    (report,) = postman.views.get("h2").reports
+    assert report.text.startswith("it has lost its folder")
+    postman._hear("h2", beat(folder="f2"))
+    assert len(postman.views.get("h2").reports) == 1
+
+
+def test_another_machine_with_this_hosts_name_is_reported(postman: Postman) -> None:
+    own = beat(postman._session, "f9")
+    for _ in range(9):
+        postman._hear("h1", own)
+    assert postman.views.get("h1").reports == ()
+    for _ in range(9):
+        postman._hear("h1", beat("s2", "f9"))
+        postman._hear("h1", own)
+    assert [one.text for one in postman.views.get("h1").reports] == [DOUBLE]
+    assert postman.views.get("h1").state is HostState.NEVER, "this host is not another one"
+
+
+def test_a_host_whose_files_are_gone_is_no_longer_shown(postman: Postman) -> None:
+    """As after `teamctl hosts forget`; a host that is heard or has waiting mail stays."""
+    for host in ("h2", "h3", "h4"):
+        Outbox(postman.paths, host, durable=False).append(to="bob", team="p", message={"id": "1"})
+        postman._show(host, "")
+    postman._hear("h4", beat())
+    for host in ("h2", "h4"):
+        HostPlaces(postman.paths).outbox(host).unlink()
+    postman._forget_hosts()
+    assert sorted(postman.views.names()) == ["h3", "h4"]
+    assert seen(postman, "h4") == (HostState.REACHABLE, "")
+
+
+def test_a_failure_to_write_the_view_does_not_stop_the_postman(postman: Postman) -> None:
+    state = HostPlaces(postman.paths).state
+    state.mkdir()
+    postman._hear("h2", beat())
+    postman._show_all("")
+    state.rmdir()
+    postman._show_all("")
+    assert "h2" in state.read_text()
+
+
+def test_an_old_copy_of_this_folder_gets_another_id(postman: Postman) -> None:
+    postman._note_old_copy()
+    assert postman._folder["former"] == "f9"
+    assert postman._folder["folder"] != "f9"

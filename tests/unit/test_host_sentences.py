@@ -11,9 +11,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from teamctl.hosts import authority, extra
-from teamctl.hosts.broker_folder import BrokerFolder
-from teamctl.hosts.record import BrokerRecord
+from teamctl.hosts import certificates, load
+from teamctl.hosts.broker import Broker, BrokerRecord
 from teamd.command_line.installation import install_command
 from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
@@ -36,21 +35,40 @@ def test_forgetting_a_host_reports_its_queued_lines(
     views.change("h2", state=HostState.UNREACHABLE, since=1.0)
     views.write()
     for _ in range(lines):
-        Outbox(paths, "h2", durable=False).append("mail", to="carol", message={})
+        Outbox(paths, "h2", durable=False).append(to="carol", team="project", message={})
     done = call(paths, "hosts", "forget", "H2")
     dropped = f"dropped: {told} that waited for it\n" if told else ""
     assert (done.status, done.out, done.err) == (0, f"h2 is forgotten\n{dropped}", "")
     assert read_views(paths) == []
 
 
+def test_all_files_about_a_host_are_removed_and_those_of_similar_names_stay(
+    paths: TeamPaths,
+) -> None:
+    places = HostPlaces(paths)
+    places.create()
+    gone: list[Path] = []
+    kept: list[Path] = []
+    for host, found in (("h2", gone), ("h22", kept), ("h2-a", kept)):
+        outbox = places.outbox(host)
+        found += [outbox, outbox.with_name(f"{host}.rejected.jsonl")]
+        found += [places.confirmed(host), places.received(host), places.roster(host)]
+    for path in (*gone, *kept):
+        path.write_text("{}\n")
+    places.remove_files("h2")
+    assert not any(path.exists() for path in gone)
+    assert all(path.exists() for path in kept)
+    assert places.known() == ["h2-a", "h22"]
+
+
 @pytest.fixture
-def broker(tmp_path: Path) -> BrokerFolder:
+def broker(tmp_path: Path) -> Broker:
     """A broker's folder with a record and a CA."""
-    folder = BrokerFolder(tmp_path)
-    made = authority.new_authority("ca")
-    folder.files.ca_cert.write_bytes(made.cert)
-    folder.files.ca_key.write_bytes(made.key)
-    folder.files.record.write_bytes(RECORD.encode())
+    folder = Broker(tmp_path)
+    made = certificates.new_authority("ca")
+    folder.ca_cert.write_bytes(made.cert)
+    folder.ca_key.write_bytes(made.key)
+    folder.record.write_bytes(RECORD.encode())
     return folder
 
 
@@ -59,9 +77,9 @@ RECORD = BrokerRecord(id="abc123", listen="0.0.0.0:4222", addresses=("h1",), tea
 )
 
 
-def test_a_record_of_a_later_version_is_not_taken_for_a_damaged_one(broker: BrokerFolder) -> None:
+def test_a_record_of_a_later_version_is_not_taken_for_a_damaged_one(broker: Broker) -> None:
     assert broker.read() == RECORD
-    record = broker.files.record
+    record = broker.record
     record.write_bytes(record.read_bytes().replace(b'"format": 1', b'"format": 2'))
     with pytest.raises(StoreError) as refused:
         broker.read()
@@ -73,26 +91,25 @@ def test_a_record_of_a_later_version_is_not_taken_for_a_damaged_one(broker: Brok
 
 
 @pytest.mark.parametrize("lost", ["ca.crt", "ca.key"])
-def test_a_lost_ca_must_be_restored_from_a_copy(broker: BrokerFolder, lost: str) -> None:
+def test_a_lost_ca_must_be_restored_from_a_copy(broker: Broker, lost: str) -> None:
     assert broker.issue(RECORD, "project", "h2").name == "h2"
-    (broker.files.folder / lost).unlink()
+    (broker.folder / lost).unlink()
     with pytest.raises(StoreError) as refused:
         broker.issue(RECORD, "project", "h2")
     told = "has lost its CA; restore ca.crt and ca.key from a backup"
-    assert str(refused.value) == f"{broker.files.folder} {told}"
+    assert str(refused.value) == f"{broker.folder} {told}"
 
 
 def test_a_key_of_another_kind_cannot_sign() -> None:
-    ca = authority.new_authority("ca")
+    ca = certificates.new_authority("ca")
     other = ed25519.Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    valid = authority.validity(ca.cert)
     with pytest.raises(TypeError, match="of another kind"):
-        authority.issue_host(replace(ca, key=other), "h2", "user", valid)
-    assert authority.belong_together(authority.issue_host(ca, "h2", "user", valid), ca.cert)
+        certificates.issue_host(replace(ca, key=other), "h2", "user")
+    assert certificates.belong_together(certificates.issue_host(ca, "h2", "user"), ca.cert)
 
 
 def test_only_a_missing_package_leads_to_the_advice_to_install_it(
@@ -100,8 +117,8 @@ def test_only_a_missing_package_leads_to_the_advice_to_install_it(
 ) -> None:
     """A missing module of this program is an internal error."""
     with pytest.raises(ModuleNotFoundError, match=r"teamctl\.hosts\.nothing"):
-        extra.load("nothing")
-    monkeypatch.delitem(sys.modules, "teamctl.hosts.authority", raising=False)
+        load("nothing")
+    monkeypatch.delitem(sys.modules, "teamctl.hosts.certificates", raising=False)
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(TeamError, match=re.escape(f"`{install_command('hosts')}` installs them")):
-        extra.load("authority")
+        load("certificates")

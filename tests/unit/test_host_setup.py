@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from teamctl.hosts.record import BrokerRecord
-from teamctl.hosts.server import BrokerFiles, configuration, unit
-from teamctl.hosts.token import NotAToken, Token
+from teamctl.hosts.broker import Broker, BrokerRecord, render_configuration, render_unit
+from teamctl.hosts.own_host import NotAToken, Token
 
 VERIFIER = shutil.which("systemd-analyze")
 NAMES = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,20}", fullmatch=True)
@@ -38,7 +37,7 @@ def record(**teams: tuple[str, ...]) -> BrokerRecord:
 
 
 def test_a_token_is_decoded_as_it_was_encoded() -> None:
-    assert Token.decode(TOKEN.encode(), place="x") == TOKEN
+    assert Token.decode(TOKEN.encode(), place="x").cert == TOKEN.cert
 
 
 @settings(max_examples=20)
@@ -71,7 +70,7 @@ def test_a_token_for_a_server_without_tls_is_refused(server: str) -> None:
 def test_a_record_is_decoded_as_it_was_encoded_and_each_change_has_its_own_witness() -> None:
     made = record(default=("h1", "h2"), other=("h1",))
     assert BrokerRecord.decode(made.encode()) == made
-    changed = (made, made.with_host("project", "h3"), made.with_addresses(["h9"]))
+    changed = (made, made.with_host("project", "h3"), made.changed(addresses=("h9",)))
     assert len({one.witness for one in changed}) == 3
     assert made.servers == ("tls://h1:4222", "tls://[::7]:4222")
 
@@ -86,12 +85,36 @@ def test_a_host_that_reuses_a_name_gets_another_broker_user() -> None:
     before = record(project=("h1", "h2"))
     after = before.without_host("project", "h2").with_host("project", "h2")
     assert before.user("project", "h2") != after.user("project", "h2")
-    assert before.user("project", "h2") not in configuration(BrokerFiles(Path("/x")), after)
+    assert before.user("project", "h2") not in render_configuration(Broker(Path("/x")), after)
+
+
+def test_a_record_of_the_version_before_is_read_without_the_brokers_own_host() -> None:
+    document = json.loads(record(project=("h1", "h2")).encode())
+    del document["own"]
+    found = BrokerRecord.decode(json.dumps(document).encode())
+    assert found.own == {}
+    assert "$JS.API.>" not in render_configuration(Broker(Path("/x")), found)
+    known = found.changed(own={"project": "h1"})
+    assert render_configuration(Broker(Path("/x")), known).count("$JS.API.>") == 1
+
+
+@pytest.mark.parametrize("folder", ["broker", '50% of "my" $HOME', "back\\slash é"])
+def test_nats_server_accepts_the_configuration(tmp_path: Path, folder: str) -> None:
+    made = record(web=("h1", "H2"), shop=("h1",)).changed(own={"web": "h1"})
+    broker = Broker(tmp_path / folder)
+    with broker.changing():
+        broker.create_authority(made)
+        broker.certify_server(made)
+        broker.write(made)  # it asks nats-server -t
+    assert broker.store.stat().st_mode & 0o777 == 0o700
+    text = broker.configuration.read_text(encoding="utf-8")
+    assert "\njetstream: {" in text
+    assert text.count('"jetstream": "enabled"') == 2, "not for the witness"
 
 
 @given(path=st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20))
 def test_any_path_stays_one_word_in_the_unit_file(path: str) -> None:
-    text = unit(BrokerFiles(Path("/srv") / path), record(web=("h1",)), "web", "/usr/bin/nats")
+    text = render_unit(Broker(Path("/srv") / path), record(web=("h1",)), "web", "/usr/bin/nats")
     (line,) = (one for one in text.splitlines() if one.startswith("ExecStart="))
     assert line.count('"') - line.count('\\"') == 4
     assert "%" not in line.replace("%%", "")
@@ -102,8 +125,8 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     folder = tmp_path / "50% of my $HOME"
     folder.mkdir()
     made = record(web=("h1",))
-    place = BrokerFiles(folder).unit("web", made)
-    place.write_text(unit(BrokerFiles(folder), made, "web", "/bin/true"))
+    place = Broker(folder).unit("web", made)
+    place.write_text(render_unit(Broker(folder), made, "web", "/bin/true"))
     done = subprocess.run(
         [VERIFIER or "", "--user", "verify", place],
         env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},

@@ -22,7 +22,7 @@ def test_pipx_injects_the_packages_of_the_extra(tmp_path: Path) -> None:
     assert install_command("top", tmp_path) == "pipx inject teamd textual"
     web = "pipx inject teamd sse-starlette starlette uvicorn"
     assert install_command("web", tmp_path) == web
-    assert install_command("hosts", tmp_path) == "pipx inject teamd cryptography nats-py"
+    assert install_command("hosts", tmp_path) == "pipx inject teamd cryptography nats-py nkeys"
 
 
 @pytest.mark.parametrize(

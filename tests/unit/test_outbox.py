@@ -1,25 +1,24 @@
-"""The files of a link: their content, and the handling of damaged ones."""
+"""The outbox for another host, and the small files about how far its mail has come."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from teamd.errors import NotAMessage, Unsynced
+from teamd.errors import NotAMessage, StoreError, Unsynced
+from teamd.files import locks
 from teamd.files.paths import TeamPaths
-from teamd.hosts.cursor import Cursor, CursorFile
-from teamd.hosts.lines import MAIL, REQUEST, START, OutLine
-from teamd.hosts.outbox import Outbox, OutboxFull
-from teamd.hosts.own_name import take_name
+from teamd.hosts.outbox import MAX_LINE_BYTES, Outbox, OutboxFull, OutLine, Position, count_waiting
 from teamd.hosts.places import HostPlaces
-from teamd.hosts.view import waiting
-from tests.hosts.wire import World
+from teamd.postman.process import read_folder, take_name, write_folder
 
 
 @pytest.fixture
@@ -29,31 +28,51 @@ def outbox(tmp_path: Path) -> Outbox:
     return Outbox(paths, "h2", durable=False)
 
 
-def test_lines_are_numbered_and_chained(outbox: Outbox) -> None:
-    assert [outbox.append(MAIL, text=text) for text in "abc"] == [1, 2, 3]
-    n, chain = 0, START
-    for raw in outbox.path.read_bytes().splitlines(keepends=True)[1:]:
-        line = OutLine.decode(raw)
-        assert line is not None
-        assert line.follows(n, chain)
-        assert not line.follows(n + 1, chain)
-        n, chain = line.n, line.chain
-    assert waiting(outbox.paths, "h2") == 3
+def write(outbox: Outbox, *ids: str, content: str = "x") -> None:
+    for made in ids:
+        outbox.append(to="bob", team="project", message={"id": made, "content": content})
+
+
+def ids(outbox: Outbox) -> list[Any]:
+    return [line.fields["message"]["id"] for line in outbox.read() if line.fields]
+
+
+def test_lines_are_read_in_the_order_of_their_senders(outbox: Outbox) -> None:
+    write(outbox, "a", "b", "é\u2028")
+    first, *rest = outbox.read()
+    assert first.fields == {
+        "kind": "mail", "to": "bob", "team": "project", "message": {"id": "a", "content": "x"},
+    }  # fmt: skip
+    assert first.is_mail
+    assert not first.is_damaged
+    assert list(outbox.read(len(first.raw))) == rest
+    assert ids(outbox) == ["a", "b", "é\u2028"]
+    assert count_waiting(outbox.paths, "h2") == 3
+
+
+def test_a_missing_outbox_is_empty(outbox: Outbox) -> None:
+    assert list(outbox.read()) == []
+    assert count_waiting(outbox.paths, "h2") == 0
 
 
 def test_a_message_that_no_broker_accepts_is_refused(outbox: Outbox) -> None:
     with pytest.raises(NotAMessage, match="over the 1000000 that another host takes"):
-        outbox.append(MAIL, text="x" * 1_000_000)
+        write(outbox, "a", content="x" * 1_000_000)
+    with pytest.raises(NotAMessage, match="a message cannot hold an infinite number"):
+        outbox.append(to="bob", team="project", message={"timestamp": float("inf")})
     assert not outbox.path.exists()
 
 
 def test_a_full_outbox_is_reported_in_a_sentence_and_one_message_always_fits(
     outbox: Outbox,
 ) -> None:
-    small = Outbox(outbox.paths, "h2", durable=False, max_bytes=10)
-    small.append(MAIL, text="one")
+    small = replace(outbox, max_bytes=10)
+    write(small, "one")
     with pytest.raises(OutboxFull, match=r"too much mail waits for h2: \[hosts\] outbox_bytes, 10"):
-        small.append(MAIL, text="two")
+        write(small, "two")
+    small.remove_start(small.path.stat().st_size)
+    write(small, "three")
+    assert ids(outbox) == ["three"]
 
 
 def test_a_message_whose_sync_failed_is_stored_once_and_its_id_is_reported(
@@ -65,163 +84,184 @@ def test_a_message_whose_sync_failed_is_stored_once_and_its_id_is_reported(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     durable = replace(outbox, durable=True)
-    durable.append(MAIL, message={"id": "m-1"})
+    write(durable, "m-1")
     monkeypatch.setattr(os, "fdatasync", fail)
     with pytest.raises(Unsynced, match="send it again with `--id m-2`"):
-        durable.append(MAIL, message={"id": "m-2"})
+        write(durable, "m-2")
     assert outbox.path.read_bytes().count(b"m-2") == 1
 
 
-@pytest.mark.parametrize("where", ["first", "middle", "last", "behind", "changed"])
-def test_a_damaged_outbox_is_kept_and_the_rest_arrives(tmp_path: Path, where: str) -> None:
-    """Also if only senders run. A line that cannot be verified is not sent."""
-    world = World(tmp_path)
-    sent = [world.left.send(text=text) for text in ("one", "two", "three")]
-    path = world.left.outbox.path
-    hurt = {"middle": sent[1], "changed": sent[1], "last": sent[2]}
-    header, *lines = path.read_bytes().splitlines(keepends=True)
-    content = {
-        "first": [b"rubbish\n", *lines],
-        "middle": [header, lines[0], b"\0\xff\n", lines[2]],
-        "last": [header, *lines[:2], b"[]\n"],
-        "behind": [header, *lines, b"rubbish\n"],
-        "changed": [header, lines[0], lines[1].replace(b"two", b"six"), lines[2]],
-    }
-    path.write_bytes(b"".join(content[where]))
-    kept = path.read_bytes()
-    if where in ("middle", "changed"):  # only the postman reads this far
-        assert world.left.outbox.repair()
-    later = world.left.send(text="later")
-    assert kept in [one.read_bytes() for one in path.parent.glob("b.damaged-*")]
-    world.connect()
-    world.heal()
-    arrived = [one for one in (*sent, later) if one != hurt.get(where)]
-    assert world.right.inbox.ids() == arrived
-    assert not world.left.outbox.repair()
-    world.close()
+@pytest.mark.parametrize("torn", [b"{", b'{"kind": "mail", "to": "b', b"x" * 9000])
+@pytest.mark.parametrize("before", [(), ("a", "b")])
+def test_a_torn_last_line_is_not_read_and_the_next_sender_removes_it(
+    outbox: Outbox, before: tuple[str, ...], torn: bytes
+) -> None:
+    """Its sender was killed, and nobody was told that the message was written."""
+    HostPlaces(outbox.paths).create()
+    write(outbox, *before)
+    with outbox.path.open("ab") as file:
+        file.write(torn)
+    assert ids(outbox) == [*before]
+    assert count_waiting(outbox.paths, "h2") == len(before)
+    write(outbox, "c")
+    assert ids(outbox) == [*before, "c"]
+    assert torn not in outbox.path.read_bytes().splitlines()
 
 
-def test_numbers_of_an_earlier_file_do_not_apply_to_a_file_without_a_header(outbox: Outbox) -> None:
-    """The file was damaged twice while the other side was away; these lines were never sent."""
-    for text in "abc":
-        outbox.append(MAIL, text=text)
-    header, *_, last = (json.loads(one) for one in outbox.path.read_bytes().splitlines())
-    confirmed = CursorFile(HostPlaces(outbox.paths).confirmed("h2"), durable=False)
-    confirmed.write(Cursor(header["epoch"], 3, last["chain"]))
-    for text in "def":
-        content = outbox.path.read_bytes()
-        outbox.path.write_bytes(b"\0" * 20 + content[20:])
-        outbox.append(MAIL, text=text)
-    kept = [json.loads(one)["text"] for one in outbox.path.read_bytes().splitlines()[1:]]
-    assert kept[-3:] == ["d", "e", "f"]
+@pytest.mark.parametrize(
+    ("raw", "mail", "damaged"),
+    [
+        (b'{"kind": "mail"}\n', True, False),
+        (b'{"n": 1, "chain": "x", "kind": "mail", "to": "bob"}\n', True, False),
+        (b'{"epoch": "e", "first": 1, "chain": ""}\n', False, False),
+        (b'{"n": 1, "chain": "x", "kind": "request"}\n', False, False),
+        (b'{"kind": ["mail"]}\n', False, False),
+        (b"[]\n", False, True),
+        (b"\n", False, True),
+        (b"\0\xff\n", False, True),
+        (b'{"kind": "mail"' + b" " * MAX_LINE_BYTES + b"}\n", True, True),
+    ],
+)
+def test_lines_of_other_kinds_are_told_from_mail_and_from_damage(
+    raw: bytes, *, mail: bool, damaged: bool
+) -> None:
+    line = OutLine.decode(raw)
+    assert (line.is_mail, line.is_damaged) == (mail, damaged)
 
 
-def test_after_damage_delivered_lines_are_not_sent_again(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    first = [world.left.send() for _ in range(3)]
-    world.connect()
-    world.heal()
-    second = world.left.send(REQUEST), world.left.send()
-    with world.left.outbox.path.open("ab") as file:
-        file.write(b"rubbish\n")
-    assert world.left.outbox.repair()
-    world.heal()
-    assert world.right.inbox.ids() == [*first, second[1]]
-    assert world.right.asked == []
-    world.close()
+MADE = st.none() | st.integers() | st.text(max_size=9) | st.from_regex(r"[A-Za-z0-9-]{1,120}")
 
 
-@pytest.mark.parametrize("torn", range(0, 512, 37))
-def test_a_torn_cursor_file_gives_the_previous_cursor(tmp_path: Path, torn: int) -> None:
-    """Damage to one of its two lines leaves the other; the torn one was never relied on."""
-    file = CursorFile(tmp_path / "h2.json", durable=False)
-    for n in (1, 2, 3):
-        file.write(Cursor("e", n, "c"))
-    content = file.path.read_bytes()
-    third = b'"n": 3' in content[256:]
-    start = 256 if third else 0
-    inside = start + torn % 256
-    file.path.write_bytes(content[:inside] + b"\0" * 5 + content[inside + 5 :])
-    found = CursorFile(file.path, durable=False).read()
-    assert found in (Cursor("e", 2, "c"), Cursor("e", 3, "c"))
+@given(MADE, st.text(max_size=5))
+def test_the_key_of_a_line_fits_into_a_header_and_depends_on_the_link(made: Any, to: str) -> None:
+    raw = json.dumps({"kind": "mail", "to": to, "message": {"id": made}}).encode() + b"\n"
+    line = OutLine.decode(raw)
+    key = line.key("h1>h2")
+    assert key == OutLine.decode(raw).key("h1>h2")
+    assert key != line.key("h1>h3")
+    assert key.replace("-", "").isalnum()
+    assert key.isascii()
+    assert len(key) <= 121
 
 
-@pytest.mark.parametrize("content", [b"", b"rubbish", b"{}\n", b'{"n": 1}' * 100])
-def test_a_foreign_cursor_is_recognized_and_ignored(tmp_path: Path, content: bytes) -> None:
-    file = CursorFile(tmp_path / "h2.json", durable=False)
-    file.path.write_bytes(content)
-    assert file.read() is None
-    assert file.damaged
+def test_one_id_to_two_receivers_gives_two_keys(outbox: Outbox) -> None:
+    for name in ("bob", "carol"):
+        outbox.append(to=name, team="project", message={"id": "m-1"})
+    one, other = (line.key("h1>h2") for line in outbox.read())
+    assert one != other
+    assert one.startswith("m-1-")
 
 
-def test_a_damaged_cursor_is_reported_and_no_line_is_delivered_twice(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.connect()
-    sent = [world.left.send() for _ in range(5)]
-    world.heal()
-    world.right.link.incoming.file.path.write_bytes(b"rubbish")
-    world.right.restart(world.now)
-    sent.append(world.left.send())
-    world.heal()
-    assert world.right.inbox.ids() == sent
-    assert "its cursor was damaged" in world.right.reports[0]
-    world.close()
+def test_the_start_is_removed_once_it_is_a_quarter_of_the_file(outbox: Outbox) -> None:
+    write(outbox, *"abcdefgh")
+    size = outbox.path.stat().st_size // 8
+    assert outbox.remove_start(size) == size
+    assert ids(outbox) == [*"abcdefgh"]
+    assert outbox.remove_start(2 * size) == 0
+    assert ids(outbox) == [*"cdefgh"]
+    assert outbox.remove_start(6 * size) == 0
+    assert outbox.path.read_bytes() == b""
 
 
-def test_a_lost_folder_is_reported_on_both_sides_with_its_count(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.connect()
-    for _ in range(5):
-        world.left.send()
-    world.heal()
-    world.right.come_back(tmp_path / "none", world.now)
-    world.heal()
-    assert world.left.reports[0].startswith("it has lost its folder: 5 messages")
-    assert "5 messages from it came to an earlier one" in world.right.reports[0]
-    world.close()
+def test_a_start_beyond_the_end_removes_nothing(outbox: Outbox) -> None:
+    """A person has changed the file; its lines are sent again."""
+    write(outbox, "a")
+    assert outbox.remove_start(10_000) == 0
+    assert ids(outbox) == ["a"]
 
 
-def test_an_old_copy_of_a_sender_starts_a_new_epoch_and_duplicates_nothing(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    world.connect()
-    first = [world.left.send() for _ in range(3)]
-    world.left.copy(tmp_path / "copy")
-    world.heal()
-    first += [world.left.send() for _ in range(3)]
-    world.heal()
-    world.left.come_back(tmp_path / "copy", world.now)
-    later = world.left.send()
-    world.heal()
-    assert world.right.inbox.ids() == [*first, later]
-    assert "this team's folder is an old copy: 4 messages" in world.left.reports[0]
-    assert "came back with an old copy" in world.right.reports[0]
-    world.close()
+def test_a_removal_waits_for_a_writer_and_then_fails_without_a_change(outbox: Outbox) -> None:
+    write(outbox, "a")
+    before = outbox.path.read_bytes()
+    with locks.locked(outbox.path), pytest.raises(StoreError):
+        replace(outbox, patience_seconds=0.01).remove_start(len(before))
+    assert outbox.path.read_bytes() == before
 
 
-def test_a_renamed_host_is_a_new_host(tmp_path: Path) -> None:
-    """Lines of the former name are not reported as lost, and queued lines arrive."""
-    world = World(tmp_path)
-    world.left.send()
-    world.right.send()
-    world.connect()
-    world.heal()
-    paths, places = world.left.paths, HostPlaces(world.left.paths)
-    assert take_name(paths, "a", durable=False) == {}
-    assert take_name(paths, "a", durable=False) == {}
-    assert places.received("b").exists()
-    waits = world.left.send()
-    world.left.send(REQUEST)
-    (told,) = take_name(paths, "c", durable=False).values()
-    assert told.startswith("this host was called a; what waited for it (1) is sent by c now, ")
-    assert not places.received("b").exists()
-    other = World(tmp_path / "other")
-    shutil.rmtree(other.left.folder)
-    shutil.copytree(world.left.folder, other.left.folder)
-    other.left.restart(0.0)
-    other.connect()
-    other.heal()
-    assert other.right.inbox.ids() == [waits]
-    assert other.left.reports == other.right.reports == []
-    assert take_name(paths, "c", durable=False) == {}
-    world.close()
-    other.close()
+def test_a_folder_in_place_of_an_outbox_is_a_store_error(outbox: Outbox) -> None:
+    HostPlaces(outbox.paths).create()
+    outbox.path.mkdir()
+    with pytest.raises(StoreError):
+        list(outbox.read())
+    with pytest.raises(StoreError):
+        write(outbox, "a")
+
+
+def test_damaged_lines_are_collected_in_a_file_of_which_nothing_is_sent(outbox: Outbox) -> None:
+    write(outbox, "a")
+    for raw in (b"\xff\n", b"[]\n"):
+        outbox.keep_aside(OutLine.decode(raw))
+    rejected = outbox.path.with_name("h2.rejected.jsonl")
+    assert rejected.read_bytes() == b"\xff\n[]\n"
+    assert HostPlaces(outbox.paths).known() == ["h2"]
+
+
+def test_a_position_is_read_as_it_was_written_and_counts_what_waits(outbox: Outbox) -> None:
+    write(outbox, "a", "b", "c")
+    path = HostPlaces(outbox.paths).confirmed("h2")
+    Position(7, "key", 2).write(path, durable=False)
+    assert Position.read(path) == Position(7, "key", 2)
+    assert count_waiting(outbox.paths, "h2") == 1
+    Position(7, "key", 9).write(path, durable=False)
+    assert count_waiting(outbox.paths, "h2") == 0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"rubbish",
+        b"{}\n",
+        b"[]\n",
+        b'{"n": 1}\n',
+        b'{"n": "1", "key": "a"}\n',
+        b'{"epoch": "e", "n": 3, "chain": "c"}\n'.ljust(512),
+        b'{"n": 3, "key": "a", "chain": "c"}\n',
+    ],
+)
+def test_a_position_of_another_version_or_a_damaged_one_counts_as_missing(
+    outbox: Outbox, content: bytes
+) -> None:
+    write(outbox, "a")
+    path = HostPlaces(outbox.paths).confirmed("h2")
+    path.write_bytes(content)
+    assert Position.read(path) is None
+    assert count_waiting(outbox.paths, "h2") == 1
+
+
+def test_a_renamed_host_forgets_the_counts_of_its_former_name_and_keeps_its_mail(
+    outbox: Outbox,
+) -> None:
+    places = HostPlaces(outbox.paths)
+    write(outbox, "a")
+    files = [places.received("h2"), places.confirmed("h2")]
+    for path in files:
+        path.write_text('{"n": 1}\n')
+    for _ in range(2):
+        take_name(outbox.paths, "h1", durable=False)
+        assert all(path.exists() for path in files), "a first name is not a change"
+    take_name(outbox.paths, "h9", durable=False)
+    assert not any(path.exists() for path in files)
+    assert ids(outbox) == ["a"]
+    assert places.name.read_text() == "h9\n"
+
+
+def test_a_folder_keeps_its_id_until_it_turns_out_to_be_an_old_copy(outbox: Outbox) -> None:
+    HostPlaces(outbox.paths).create()
+    first = read_folder(outbox.paths, durable=False)
+    assert first["former"] == ""
+    assert read_folder(outbox.paths, durable=False) == first
+    other = write_folder(outbox.paths, first["folder"], durable=False)
+    assert other["folder"] != first["folder"]
+    assert other["former"] == first["folder"]
+    assert read_folder(outbox.paths, durable=False) == other
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"folder": 7, "former": ""}'])
+def test_a_damaged_id_of_a_folder_is_replaced(outbox: Outbox, content: str) -> None:
+    places = HostPlaces(outbox.paths)
+    places.create()
+    places.folder_id.write_text(content)
+    found = read_folder(outbox.paths, durable=False)
+    assert read_folder(outbox.paths, durable=False) == found
+    assert len(found["folder"]) == 16

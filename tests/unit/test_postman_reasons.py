@@ -9,7 +9,7 @@ import ssl
 import pytest
 
 from teamd.errors import TeamError
-from teamd.postman.reasons import NotAdmitted, NotSecure, Silence, explain, is_refusal
+from teamd.postman.connection import NotAdmitted, NotSecure, describe, is_refusal
 
 SERVER, NAME = "tls://h9:4222", "h9"
 
@@ -38,7 +38,7 @@ def tls(reason: str) -> ssl.SSLError:
         (tls("WRONG_VERSION_NUMBER"), "tls://h9:4222: TLS fails: WRONG_VERSION_NUMBER"),
         (NotSecure(), "offers no TLS, so it is no broker of this team"),
         (NotAdmitted(), "refuses this host's certificate: it is another team's, or it has expired"),
-        (Silence(), "is silent: the way there is cut, or the broker hangs"),
+        (TimeoutError(), "does not answer; is the machine up, and is the port open?"),
         (socket.gaierror(-2, "x"), "no machine is known by the name h9"),
         (ConnectionRefusedError(111, "x"), "nothing listens at tls://h9:4222"),
         (OSError(errno.EHOSTUNREACH, "No route to host"), "tls://h9:4222: No route to host"),
@@ -51,7 +51,7 @@ def tls(reason: str) -> ssl.SSLError:
     ],
 )
 def test_an_unreachable_broker_is_explained(error: BaseException | None, sentence: str) -> None:
-    assert sentence in explain(error, SERVER, NAME)
+    assert sentence in describe(error, SERVER, NAME)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,9 @@ def test_an_unreachable_broker_is_explained(error: BaseException | None, sentenc
         (NotAdmitted(), True),
         (TeamError("x"), True),
         (Exception("nats: 'Authorization Violation'"), True),
-        (Silence(), False),
+        (NotSecure(), True),
+        (tls("WRONG_VERSION_NUMBER"), True),
+        (TimeoutError(), False),
         (ConnectionRefusedError(), False),
         (None, False),
     ],

@@ -205,12 +205,12 @@ def test_changes_are_reported_as_dotted_keys() -> None:
 
 
 def test_a_host_may_make_only_the_requests_it_is_allowed(tmp_path: Path) -> None:
-    text = b'[hosts.allow]\nspawn = ["H1", "h2"]\ninterrupt = []\n'
+    text = b'[hosts.allow]\nspawn = ["H1", "h2"]\ninterrupt = []\npause = ["h3"]\n'
     hosts = parse(text, path=tmp_path / "team.toml").hosts
-    asked = ("spawn", "shutdown", "interrupt")
+    asked = ("spawn", "shutdown", "interrupt", "pause", "resume")
     allowed = {(host, what) for host in ("h1", "H2", "h3") for what in asked
                if hosts.allows(host, what)}  # fmt: skip
-    assert allowed == {("h1", "spawn"), ("H2", "spawn")}
+    assert allowed == {("h1", "spawn"), ("H2", "spawn"), ("h3", "pause")}
 
 
 def test_an_added_removed_or_changed_role_is_reported() -> None:

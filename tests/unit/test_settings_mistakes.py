@@ -11,6 +11,7 @@ import tomli_w
 from teamd.errors import SettingsError
 from teamd.settings import kinds, load, parse
 from teamd.settings.known_tools import list_guarded
+from teamd.settings.load import parse_leniently
 from teamd.settings.schema import Limits
 
 ALICE = '[[teammate]]\nname = "alice"\nrole = "coder"\nprompt = "work"\n'
@@ -67,6 +68,9 @@ def mistakes(text: str, file: Path) -> tuple[str, ...]:
         ("mail.durability", '"disk" or "os"', ('"no"',)),
         ("tools.env", VARIABLES, ('"PATH"',)),
         ("hosts.servers", SERVERS, ('"tls://h1:4222"',)),
+        ("hosts.creds", "the path of a file", ("5", '" "')),
+        ("hosts.replicas", "a whole number from 1 to 5", ("0", "6", "true", "1.5")),
+        ("hosts.plaintext", "true or false", ("1",)),
         # Otherwise a limit, for example of nan, would never be reached.
         ("limits.teammate_tokens", TOKENS, ("-1", "1.5", "true")),
         ("limits.team_usd", USD, ("-0.1", "inf", "nan", '"5 $"')),
@@ -103,7 +107,7 @@ def test_a_wrong_value_is_reported_with_its_key(
         ("hosts.allow = ['h1']", f"must be {ALLOW}, not a list"),
         (
             "hosts.allow = { start = ['h1'] }",
-            f"must be {ALLOW}; start is not one of: spawn, shutdown, interrupt",
+            f"must be {ALLOW}; start is not one of: spawn, shutdown, interrupt, pause, resume",
         ),
         ("hosts.allow = { spawn = 'h1' }", f"must be {ALLOW}; spawn is not a list of host names"),
         ("hosts.allow = { spawn = ['*'] }", f"must be {ALLOW}; spawn is not a list of host names"),
@@ -294,3 +298,23 @@ def test_a_name_is_unique_whatever_its_case(first: str, second: str, file: Path)
         "teammate.name must be unlike every other, whatever the case; "
         f'"{second}" is taken (in [[teammate]] number 2)'
     )
+
+
+@pytest.mark.parametrize("server", ["nats://10.0.0.1:4222", "nats://h1", "nats://[fd00::1]:4222"])
+def test_a_server_without_tls_on_another_machine_must_be_wanted(server: str, file: Path) -> None:
+    servers = f'servers = ["tls://h1:4222", "{server}"]'
+    (told,) = mistakes(f"[hosts]\n{servers}\n", file)
+    assert told == (
+        f'hosts.servers has "{server}", to which mail would go unencrypted; write tls://, or set '
+        "hosts.plaintext = true"
+    )
+    lenient = parse_leniently(f"[hosts]\nname = 'h2'\n{servers}\n".encode(), path=file).hosts
+    assert (lenient.name, lenient.servers) == ("h2", ())
+    text = f"[hosts]\nplaintext = true\n{servers}\n".encode()
+    assert parse(text, path=file).hosts.servers == ("tls://h1:4222", server)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "[::1]"])
+def test_a_server_without_tls_on_this_machine_is_accepted(host: str, file: Path) -> None:
+    text = f'[hosts]\nservers = ["nats://{host}:4222"]\n'.encode()
+    assert parse(text, path=file).hosts.servers == (f"nats://{host}:4222",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Final, Self
 
 from teamd.files import locks
+from teamd.hosts.outbox import count_waiting
 from teamd.hosts.places import HostPlaces
-from teamd.hosts.view import HostState, read_views, waiting
+from teamd.hosts.view import HostState, read_views
 from teamd.messages import LEAD
 from teamd.process_id import Identity
 from tests.e2e.harness import Project, opened
@@ -59,7 +61,7 @@ class Host:
     @property
     def left(self) -> int:
         """The number of lines that wait for the other hosts."""
-        return sum(waiting(self.project.paths, other) for other in self.others)
+        return sum(count_waiting(self.project.paths, other) for other in self.others)
 
     @property
     def sees_all(self) -> bool:
@@ -75,7 +77,7 @@ class Host:
 
 
 class World:
-    """Hosts and their broker, which stores nothing: a kill loses all its data.
+    """Hosts and their broker, whose disk may be lost or set back at a kill.
 
     Attributes:
         hosts: by name.
@@ -161,11 +163,22 @@ class World:
         self.happened["power cut"] += 1
 
     def kill_broker(self) -> None:
-        """Kill the broker, and start another one without data."""
+        """Kill the broker, and start it with its disk, with an empty one, or one set back."""
         assert self._broker is not None
         self._broker.kill()
         self._broker.wait()
+        store, saved = self._folder / "jetstream", self._folder / "jetstream-before"
+        how = self._chance.choice(("kept", "wiped", "set back"))
+        if how == "kept" or not saved.exists():
+            how = "kept"
+            shutil.rmtree(saved, ignore_errors=True)
+            shutil.copytree(store, saved)
+        else:
+            shutil.rmtree(store)
+            if how == "set back":
+                shutil.copytree(saved, store)
         self._start_broker()
+        self.happened[f"broker {how}"] += 1
         self._brokers_killed["broker"] += 1
 
     def freeze_broker(self, *, frozen: bool) -> None:

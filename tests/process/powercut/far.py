@@ -1,36 +1,73 @@
-"""The actions of a postman in a scene; the other host exists only as frames."""
+"""The actions of a postman in a scene; the broker exists only as the messages it delivers."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Final
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Final, NoReturn
 
 from teamd.files.paths import TeamPaths
-from teamd.hosts import own_name
-from teamd.hosts.cursor import Cursor, CursorFile
-from teamd.hosts.lines import MAIL, START, OutLine, encode_body
+from teamd.hosts.far import FarHosts
 from teamd.hosts.outbox import Outbox
-from teamd.hosts.outbox_file import Header
 from teamd.hosts.places import HostPlaces
 from teamd.journal import Journal
-from teamd.messages import Message
-from teamd.postman.build import build_postman
-from teamd.postman.frames import HelloFrame, LineFrame, Offer, ReceiptFrame
-from teamd.postman.links import Links
-from teamd.settings.schema import HostSettings, Settings
+from teamd.mail.routing import MailRouter
+from teamd.messages import MAX_MESSAGE_BYTES, Message
+from teamd.postman import process
+from teamd.postman.connection import LostConnection
+from teamd.postman.delivery import FarDelivery
+from teamd.postman.receiving import Receiver
+from teamd.postman.sending import AFTER, AGAIN, KEY, Sender
 
-FAR: Final = "h2"
-_SESSION: Final = "far"
-_EPOCH: Final = "0123456789abcdef"
+OWN, FAR = "h1", "h2"
+_TEAM: Final = "project"
+
+
+@dataclass(slots=True)
+class Broker:
+    """A connection to a broker that has just lost its storage, and is then lost itself.
+
+    Attributes:
+        held: the messages for this host.
+        published: the keys of the messages from this host.
+        confirmed: the number of confirmations that this host has written.
+    """
+
+    held: Sequence[Any] = ()
+    published: list[str] = field(default_factory=list)
+    confirmed: int = 0
+
+    async def last_number(self) -> int:
+        return len(self.held)
+
+    async def bind(self) -> None: ...
+
+    async def fetch(self, _: int, *, seconds: float) -> Sequence[Any]:
+        del seconds
+        if not self.held:
+            raise LostConnection("the scene is over")
+        found, self.held = self.held, ()
+        return found
+
+    async def put(self, *_: object) -> None:
+        self.confirmed += 1
+
+    async def publish(self, _: str, __: bytes, headers: Mapping[str, str]) -> asyncio.Future[Any]:
+        self.published.append(headers[KEY])
+        stored = asyncio.get_running_loop().create_future()
+        stored.set_result(SimpleNamespace(duplicate=False))
+        return stored
 
 
 def send_far(paths: TeamPaths, *contents: str) -> None:
     """Send mail to the other host."""
     for content in contents:
-        Outbox(paths, FAR).append(MAIL, **_mail(content))
+        Outbox(paths, FAR).append(**_mail(content))
 
 
 def damage_outbox(paths: TeamPaths) -> None:
@@ -43,79 +80,86 @@ def damage_outbox(paths: TeamPaths) -> None:
 
 def take_name(paths: TeamPaths, name: str) -> None:
     HostPlaces(paths).create()
-    own_name.take_name(paths, name, durable=True)
+    process.take_name(paths, name, durable=True)
 
 
 def carry(paths: TeamPaths) -> None:
     """Send the content of the outbox to the other host."""
-    links = _links(paths)
-    settle(links)
-    assert any(b'"lines"' in frame for _, frame in links.sent())
+    asyncio.run(_carry(paths, confirm=False))
 
 
 def carry_and_confirm(paths: TeamPaths) -> None:
     """Send the content of the outbox and receive its confirmation, which empties the outbox."""
-    links = _links(paths)
-    hello = settle(links)
-    assert hello.offer is not None
-    raw = HostPlaces(paths).outbox(FAR).read_bytes().splitlines(keepends=True)[-1]
-    line = OutLine.decode(raw)
-    assert line is not None
-    receipt = ReceiptFrame(_SESSION, Cursor(hello.offer.header.epoch, line.n, line.chain))
-    links.round(set(), [(FAR, receipt.encode())], 0.0)
+    asyncio.run(_carry(paths, confirm=True))
+
+
+async def _carry(paths: TeamPaths, *, confirm: bool) -> None:
+    HostPlaces(paths).create()
+    broker: Any = Broker()
+    sender = Sender(
+        Outbox(paths, FAR), OWN, broker, lambda: True, lambda _: None, _not_expected
+    )  # fmt: skip
+    sending = asyncio.create_task(sender.run(None))
+    # It waits for a confirmation once it has published all lines, without real input and output.
+    await asyncio.wait([sending], timeout=0.1)
+    assert broker.published
+    if confirm:
+        sender.confirm(len(broker.published), broker.published[-1])
+    sending.cancel()
+    with suppress(asyncio.CancelledError):
+        await sending
 
 
 def receive(paths: TeamPaths, *contents: str) -> None:
     """Receive mail that the other host has sent, from its first line on."""
-    _receive(paths, contents, "bob")
+    asyncio.run(_receive(paths, contents, "bob"))
 
 
 def receive_for_nobody(paths: TeamPaths, *contents: str) -> None:
     """Receive mail for an unknown name, which is reported to its sender."""
-    _receive(paths, contents, "nobody")
+    asyncio.run(_receive(paths, contents, "nobody"))
 
 
-def _receive(paths: TeamPaths, contents: Sequence[str], to: str) -> None:
-    links = _links(paths)
-    settle(links, len(contents))
-    chain, raw = START, []
-    for n, content in enumerate(contents, start=1):
-        line = OutLine.make(n, chain, encode_body(MAIL, _mail(content, to)))
-        chain = line.chain
-        raw.append(line.raw)
-    cursor = CursorFile(HostPlaces(paths).received(FAR), durable=False).read()
-    behind = raw[cursor.n if cursor else 0 :]
-    links.round(set(), [(FAR, LineFrame(_EPOCH, b"".join(behind)).encode())], 0.0)
-    confirmed = f'"n":{len(contents)},'.encode()
-    assert any(b'"receipt"' in frame and confirmed in frame for _, frame in links.sent())
-
-
-def settle(links: Links, last: int = 0) -> HelloFrame:
-    """Answer the postman's first frame as a host that has received no mail yet."""
-    links.start([FAR])
-    links.connected(0.0)
-    said: dict[str, Any] = json.loads(links.sent()[0][1])
-    header, offer = Header(_EPOCH), Offer.from_json(said["offer"])
-    before = None
-    if offer is not None:
-        before = Cursor(offer.header.epoch, offer.header.first - 1, offer.header.chain)
-    mine = Offer(header, Cursor(_EPOCH, 0, START), last)
-    hello = HelloFrame(session=_SESSION, answers=said["ask"], offer=mine, received=before)
-    links.round(set(), [(FAR, hello.encode())], 0.0)
-    return replace(hello, offer=offer)
-
-
-def _links(paths: TeamPaths) -> Links:
+async def _receive(paths: TeamPaths, contents: Sequence[str], to: str) -> None:
     HostPlaces(paths).create()
-    # Confirmed lines are removed from the outbox once they take up much of this size.
-    hosts = HostSettings(name="h1", outbox_bytes=2048)
-    settings = replace(Settings(), hosts=hosts)
-    journal = Journal(paths.log("postman"), "postman")
-    return build_postman(paths, settings, journal, lambda: None).links
+    after, held = "", list[Any]()
+    for number, content in enumerate(contents, start=1):
+        line = json.dumps({"kind": "mail", **_mail(content, to)}).encode()
+        key = f"key-{content}"
+        held.append(_message(number, line, {KEY: key, AFTER: after, AGAIN: "1"}))
+        after = key
+    broker: Any = Broker(held)
+    with closing(Journal(paths.log("postman"), "postman")) as journal:
+        hosts = FarHosts(paths, OWN)
+        post = MailRouter(paths, durable=True, max_bytes=MAX_MESSAGE_BYTES, hosts=hosts)
+        delivery = FarDelivery(post, _TEAM, journal)
+        with suppress(LostConnection):
+            await Receiver(OWN, broker, delivery, _not_expected, journal, durable=True).run({})
+    assert broker.confirmed
+
+
+def _message(number: int, line: bytes, headers: Mapping[str, str]) -> Any:
+    sequence = SimpleNamespace(stream=number)
+    return SimpleNamespace(
+        subject=f"mail.{OWN}.{FAR}",
+        data=line,
+        headers=headers,
+        metadata=SimpleNamespace(sequence=sequence, num_delivered=1),
+        ack=_nothing,
+        nak=_not_expected,
+    )
+
+
+def _nothing() -> Coroutine[Any, Any, None]:
+    return asyncio.sleep(0)
+
+
+def _not_expected(*_: object, **__: object) -> NoReturn:
+    raise AssertionError
 
 
 def _mail(content: str, to: str = "bob") -> dict[str, Any]:
     made = f"id-{content}"
     message = Message(sender="alice", to="bob", content=content, id=made, timestamp=1.0).to_json()
     del message["to"]
-    return {"to": to, "team": "project", "message": message}
+    return {"to": to, "team": _TEAM, "message": message}

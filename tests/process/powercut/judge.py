@@ -17,10 +17,8 @@ from teamd.board.task import Task
 from teamd.budget.ledger import Ledger
 from teamd.copies import record as copies
 from teamd.errors import TeamError
-from teamd.files import files
 from teamd.files.paths import TeamPaths
-from teamd.hosts.cursor import CursorFile
-from teamd.hosts.outbox_file import find_end, whole_size
+from teamd.hosts.outbox import Position, count_waiting, read_counts
 from teamd.hosts.places import HostPlaces
 from teamd.journal import Journal
 from teamd.mail.mailbox import EMPTY, Mailbox
@@ -377,14 +375,14 @@ class Judge:
     def _hosts(self) -> Iterator[str]:
         places = HostPlaces(self._paths)
         if self._told.crossing:
-            with files.opened(places.outbox(FAR)) as fd:
-                end = None if fd is None else find_end(fd, whole_size(fd))
-            if end is None or end.n < self._told.crossing:
-                yield f"the outbox ends at {end}, not at {self._told.crossing}"
+            position = Position.read(places.confirmed(FAR)) or Position()
+            there = position.n + count_waiting(self._paths, FAR)
+            if there < self._told.crossing:
+                yield f"{there} lines are confirmed or wait, not {self._told.crossing}"
         if self._told.received:
-            cursor = CursorFile(places.received(FAR), durable=False).read()
-            if cursor is None or cursor.n < self._told.received:
-                yield f"{self._told.received} lines of another host were confirmed, not {cursor}"
+            n = (read_counts(places.received(FAR)) or {"n": 0})["n"]
+            if n < self._told.received:
+                yield f"{self._told.received} lines of another host were confirmed, not {n}"
 
     @staticmethod
     def _files(folder: Path, told: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -1,0 +1,188 @@
+"""Send this host's mail: publish the lines of each outbox, and remove them once confirmed.
+
+Lines are published in runs. Each message names the one before it in its run, so the receiver
+notices a gap: if the broker has refused or lost a message, all that follow it wait until the next
+run, which begins with the first unconfirmed line again. The receiver recognizes repeated messages
+by their ids, and so does the broker for some minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from teamd import clocks
+from teamd.hosts.outbox import Outbox, OutLine, Position
+from teamd.hosts.places import HostPlaces
+from teamd.postman.connection import MAIL, STEP_SECONDS, BrokerConnection, NotStored
+from teamd.postman.presence import new_tag
+
+AFTER: Final = "Teamd-After"  # the key of the message before in this run; empty for the first
+AGAIN: Final = "Teamd-Again"  # the message may have been published before
+KEY: Final = "Teamd-Key"  # the key of the message
+_ID: Final = "Nats-Msg-Id"  # the broker drops a second message with the same id for some minutes
+_MOST_LINES: Final = 512  # published and not yet confirmed
+_MOST_AT_ONCE: Final = 128
+_MOST_BYTES: Final = 1 << 20  # in flight to the broker
+_STALLED_SECONDS: Final = 15.0  # without a confirmation, after which a new run begins
+
+
+@dataclass(slots=True)
+class Sender:
+    """Sends the mail of one outbox over one connection.
+
+    Attributes:
+        own: the name of this host.
+        reachable: returns whether the receiving host is there to confirm something.
+        report: called with problems that could not be resolved.
+        is_old_copy: called if this host's folder turns out to be an old copy.
+    """
+
+    outbox: Outbox
+    own: str
+    link: BrokerConnection
+    reachable: Callable[[], bool]
+    report: Callable[[str], None]
+    is_old_copy: Callable[[], None]
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _position: Position = field(default_factory=Position)
+    _confirmed: int = 0  # bytes at the start of the file
+    _published: deque[tuple[str, int]] = field(default_factory=deque)  # keys and sizes
+    _last: str = ""  # the key published last in this run
+    _known: int = 0  # the size of the file at the beginning of this run
+    _salt: str = ""  # makes the ids of a run its own, so that the broker drops none
+    _progress: float = 0.0  # when the last confirmation came, or the run began
+
+    async def run(self, confirmed: tuple[int, str] | None) -> None:
+        """Send until cancelled.
+
+        Args:
+            confirmed: the last confirmation that the broker knows: a count and a key.
+
+        Raises:
+            StoreError: the outbox cannot be read or written.
+        """
+        self._resume(confirmed)
+        while True:
+            self.changed.clear()
+            if self._stalls():
+                self._begin_run()
+            if not await self._publish():
+                self._begin_run()
+                await asyncio.sleep(1.0)
+                continue
+            with_timeout = asyncio.wait_for(self.changed.wait(), _STALLED_SECONDS)
+            await asyncio.gather(with_timeout, return_exceptions=True)
+
+    def confirm(self, n: int, key: str) -> None:
+        """Remove all lines up to the confirmed one from the outbox.
+
+        Raises:
+            StoreError: the outbox is unchanged.
+        """
+        keys = [one for one, _ in self._published]
+        if key in keys:
+            for _ in range(len(keys) - keys[::-1].index(key)):
+                _, size = self._published.popleft()
+                self._confirmed += size
+                lines = self._position.lines + 1
+                self._position = self._position._replace(lines=lines)
+            self._progress = clocks.elapsed()
+            self._remove()
+        self._keep(n, key)
+        self.changed.set()
+
+    def _resume(self, confirmed: tuple[int, str] | None) -> None:
+        """Continue behind the last confirmed line, if it is still there."""
+        found = Position.read(HostPlaces(self.outbox.paths).confirmed(self.outbox.host))
+        self._position = (found or Position())._replace(lines=0)
+        if confirmed is not None:
+            sizes = [0]
+            for line in self.outbox.read():
+                sizes.append(sizes[-1] + len(line.raw))
+                if line.key(self._link) == confirmed[1]:
+                    self._confirmed = sizes[-1]
+                    self._position = self._position._replace(lines=len(sizes) - 1)
+            if found is not None and confirmed[0] > found.n + self._position.lines:
+                self.is_old_copy()
+            self._remove()
+            self._keep(*confirmed)
+        self._begin_run()
+
+    def _keep(self, n: int, key: str) -> None:
+        position = self._position._replace(n=max(n, self._position.n), key=key)
+        position.write(
+            HostPlaces(self.outbox.paths).confirmed(self.outbox.host), durable=self.outbox.durable
+        )
+        self._position = position
+
+    def _remove(self) -> None:
+        left = self.outbox.remove_start(self._confirmed)
+        if left < self._confirmed:
+            self._known -= self._confirmed - left
+            self._confirmed = left
+            self._position = self._position._replace(lines=0)
+
+    def _begin_run(self, salt: str = "") -> None:
+        self._published.clear()
+        self._last, self._salt, self._progress = "", salt, clocks.elapsed()
+        self._known = sum(len(line.raw) for line in self.outbox.read())
+
+    def _stalls(self) -> bool:
+        late = clocks.elapsed() - self._progress > _STALLED_SECONDS
+        return late and bool(self._published) and self.reachable()
+
+    async def _publish(self) -> bool:
+        """Publish waiting lines; return whether the broker has stored all of them."""
+        while lines := self._next_lines():
+            stored = []
+            for line in lines:
+                key = line.key(self._link)
+                headers = {_ID: key + self._salt, KEY: key, AFTER: self._last}
+                at = self._confirmed + sum(size for _, size in self._published)
+                if at < self._known:
+                    headers[AGAIN] = "1"
+                subject = f"{MAIL}.{self.outbox.host}.{self.own}"
+                stored.append(await self.link.publish(subject, line.raw[:-1], headers))
+                self._published.append((key, len(line.raw)))
+                self._last = key
+            try:
+                async with asyncio.timeout(STEP_SECONDS):
+                    answers = await asyncio.gather(*stored)
+            except (*NotStored, TimeoutError):
+                return False
+            if not self._salt and any(one.duplicate for one in answers):
+                # The receiver may not get the message that the next one names.
+                self._begin_run(salt=f"-{new_tag()}")
+        return True
+
+    def _next_lines(self) -> list[OutLine]:
+        """Return the next lines to publish; remove lines that no host would accept."""
+        found, size = list[OutLine](), 0
+        room = min(_MOST_AT_ONCE, _MOST_LINES - len(self._published))
+        for line in self.outbox.read(self._confirmed + sum(one for _, one in self._published)):
+            if len(found) >= room or size > _MOST_BYTES:
+                break
+            if line.is_mail and not line.is_damaged:
+                found.append(line)
+                size += len(line.raw)
+            elif found or self._published:
+                break  # until the lines before it are confirmed
+            else:
+                self._pass_over(line)
+        return found
+
+    def _pass_over(self, line: OutLine) -> None:
+        if line.is_damaged:
+            self.outbox.keep_aside(line)
+            self.report("a line of what waits for it was damaged, and is not sent")
+        self._confirmed += len(line.raw)
+        self._position = self._position._replace(lines=self._position.lines + 1)
+        self._remove()
+
+    @property
+    def _link(self) -> str:
+        return f"{self.own}>{self.outbox.host}"
