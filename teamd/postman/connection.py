@@ -12,7 +12,7 @@ import logging
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -331,23 +331,27 @@ class BrokerConnection:
         except (Error, TimeoutError) as error:
             raise self.explain(error) from error
 
-    async def watch(self, bucket: str, keys: str) -> AsyncIterator[tuple[str, bytes] | None]:
+    async def watch(self, bucket: str, keys: str) -> AsyncGenerator[tuple[str, bytes] | None, None]:
         """Yield the keys and values of a bucket, `None` once, and then all changes."""
         kv = await self.jetstream.key_value(bucket)
         watcher = await kv.watch(keys)
-        while True:
-            with suppress(TimeoutError):
-                entry = await watcher.updates(timeout=_MEMORY_SECONDS)  # type: ignore[no-untyped-call]
-                yield None if entry is None else (entry.key, entry.value or b"")
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    entry = await watcher.updates(timeout=_MEMORY_SECONDS)  # type: ignore[no-untyped-call]
+                    yield None if entry is None else (entry.key, entry.value or b"")
+        finally:
+            with suppress(Error):  # otherwise it would collect all further changes
+                await watcher.stop()  # type: ignore[no-untyped-call]
 
     async def fetch(self, most: int, *, seconds: float) -> list[Any]:
         """Return the next messages for this host, at least one; empty if there are none in time."""
-        try:
-            first, *_ = await self._mailbox.fetch(1, timeout=seconds)
-            more = min(first.metadata.num_pending, most - 1)
-            return [first, *(await self._mailbox.fetch(more, timeout=1) if more else ())]
-        except TimeoutError:
-            return []
+        found = list[Any]()
+        with suppress(TimeoutError):
+            found += await self._mailbox.fetch(1, timeout=seconds)
+            if more := min(found[0].metadata.num_pending, most - 1):
+                found += await self._mailbox.fetch(more, timeout=1)
+        return found
 
     async def bind(self) -> None:
         """Bind to this host's consumer, for `fetch`."""

@@ -12,7 +12,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -187,15 +187,16 @@ class Postman:
     ) -> tuple[dict[str, Received], dict[str, Received]]:
         """Return the confirmations of others to this host, and of this host to others."""
         sent, received = {}, {}
-        async for found in link.watch(CONFIRMED, ">"):
-            if found is None:
-                break
-            source, _, to = found[0].partition(".")
-            if (confirmed := Received.decode(found[1])) is not None:
-                if source == self.own:
-                    sent[to] = confirmed
-                if to == self.own:
-                    received[source] = confirmed
+        async with aclosing(link.watch(CONFIRMED, ">")) as watched:
+            async for found in watched:
+                if found is None:
+                    break
+                source, _, to = found[0].partition(".")
+                if (confirmed := Received.decode(found[1])) is not None:
+                    if source == self.own:
+                        sent[to] = confirmed
+                    if to == self.own:
+                        received[source] = confirmed
         return sent, received
 
     async def _follow_confirmed(self, link: BrokerConnection) -> None:
