@@ -381,7 +381,8 @@ class BrokerConnection:
             task.add_done_callback(tasks.discard)
 
         await self._client.subscribe(f"command.{self.name}.*", cb=begin)
-        await self._client.flush(int(STEP_SECONDS))
+        for _ in range(2):  # the first flush may overtake the subscription
+            await self._client.flush(int(STEP_SECONDS))
 
     async def request(self, subject: str, payload: bytes, seconds: float) -> bytes:
         """Send a request once; return the answer.
