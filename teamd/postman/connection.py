@@ -35,7 +35,7 @@ from teamd.settings.schema import HostSettings
 
 STEP_SECONDS: Final = 3.0  # for each request to the broker
 _CONNECT_SECONDS: Final = 8.0
-_CLOSE_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 0.5
 _PING_SECONDS: Final = 2
 _ACK_SECONDS: Final = 4.0  # after which unacknowledged mail is delivered again
 _MOST_UNACKNOWLEDGED: Final = 1024
@@ -341,8 +341,9 @@ class BrokerConnection:
                     entry = await watcher.updates(timeout=_MEMORY_SECONDS)  # type: ignore[no-untyped-call]
                     yield None if entry is None else (entry.key, entry.value or b"")
         finally:
-            with suppress(Error):  # otherwise it would collect all further changes
-                await watcher.stop()  # type: ignore[no-untyped-call]
+            with suppress(Error, TimeoutError):  # otherwise it would collect all further changes
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await watcher.stop()  # type: ignore[no-untyped-call]
 
     async def fetch(self, most: int, *, seconds: float) -> list[Any]:
         """Return the next messages for this host, at least one; empty if there are none in time."""
