@@ -91,8 +91,8 @@ class Sender:
                 lines = self._position.lines + 1
                 self._position = self._position._replace(lines=lines)
             self._progress = clocks.elapsed()
-            self._remove()
         self._keep(n, key)
+        self._remove()
         self.changed.set()
 
     def _resume(self, confirmed: tuple[int, str] | None) -> None:
@@ -108,16 +108,14 @@ class Sender:
                     self._position = self._position._replace(lines=len(sizes) - 1)
             if found is not None and confirmed[0] > found.n + self._position.lines:
                 self.is_old_copy()
-            self._remove()
             self._keep(*confirmed)
+            self._remove()
         self._begin_run()
 
     def _keep(self, n: int, key: str) -> None:
-        position = self._position._replace(n=max(n, self._position.n), key=key)
-        position.write(
-            HostPlaces(self.outbox.paths).confirmed(self.outbox.host), durable=self.outbox.durable
-        )
-        self._position = position
+        """Record a confirmation before its lines are removed, or a kill would look like a loss."""
+        self._position = self._position._replace(n=max(n, self._position.n), key=key)
+        self._write_position(durable=self.outbox.durable)
 
     def _remove(self) -> None:
         left = self.outbox.remove_start(self._confirmed)
@@ -125,6 +123,11 @@ class Sender:
             self._known -= self._confirmed - left
             self._confirmed = left
             self._position = self._position._replace(lines=0)
+            self._write_position(durable=False)
+
+    def _write_position(self, *, durable: bool) -> None:
+        path = HostPlaces(self.outbox.paths).confirmed(self.outbox.host)
+        self._position.write(path, durable=durable)
 
     def _begin_run(self, salt: str = "") -> None:
         self._published.clear()

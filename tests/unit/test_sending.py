@@ -9,6 +9,8 @@ from typing import cast
 
 import pytest
 
+from teamd.errors import LockTimeout
+from teamd.files import locks
 from teamd.files.paths import TeamPaths
 from teamd.hosts.outbox import MAX_LINE_BYTES, Outbox, Position, count_waiting
 from teamd.hosts.places import HostPlaces
@@ -70,7 +72,7 @@ class Host:
 @pytest.fixture
 def host(paths: TeamPaths) -> Host:
     HostPlaces(paths).create()
-    return Host(Outbox(paths, "h2", durable=False))
+    return Host(Outbox(paths, "h2", durable=False, patience_seconds=0.05))
 
 
 def test_each_line_names_the_one_before_it(host: Host) -> None:
@@ -130,6 +132,21 @@ def test_confirmed_lines_stay_until_a_removal_is_worth_it(host: Host) -> None:
     host.connect((1, keys[0]))
     host.publish()
     assert [one[KEY] for one in host.last_run()] == keys[1:]
+
+
+def test_a_kill_between_a_confirmation_and_the_removal_does_not_look_like_an_old_copy(
+    host: Host,
+) -> None:
+    host.write("a", "b")
+    host.publish()
+    first, last = host.keys()
+    host.sender.confirm(1, first)
+    with locks.locked(host.outbox.path), pytest.raises(LockTimeout):  # it ends before the removal
+        host.sender.confirm(2, last)
+    host.outbox.path.write_bytes(b"")  # a removal that reached the disk
+    host.connect((2, last))
+    assert host.copies == []
+    assert host.position() == Position(2, last, 0)
 
 
 @pytest.mark.parametrize("key", ["", "unknown"])
