@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from teamd import clocks
+from teamd.files import files
 from teamd.hosts.outbox import Outbox, OutLine, Position
 from teamd.hosts.places import HostPlaces
 from teamd.postman.connection import MAIL, STEP_SECONDS, BrokerConnection, NotStored
@@ -141,6 +142,8 @@ class Sender:
     async def _publish(self) -> bool:
         """Publish waiting lines; return whether the broker has stored all of them."""
         while lines := self._next_lines():
+            if self.outbox.durable:  # the writer of the last line may still wait for the disk
+                files.make_durable(self.outbox.path)
             stored = []
             for line in lines:
                 key = line.key(self._link)
