@@ -86,7 +86,7 @@ class Sender:
         """
         keys = [one for one, _ in self._published]
         if key in keys:
-            for _ in range(len(keys) - keys[::-1].index(key)):
+            for _ in range(keys.index(key) + 1):  # a line that is there twice is confirmed twice
                 _, size = self._published.popleft()
                 self._confirmed += size
                 lines = self._position.lines + 1
@@ -107,6 +107,7 @@ class Sender:
                 if line.key(self._link) == confirmed[1]:
                     self._confirmed = sizes[-1]
                     self._position = self._position._replace(lines=len(sizes) - 1)
+                    break
             if found is not None and confirmed[0] > found.n + self._position.lines:
                 self.is_old_copy()
             self._keep(*confirmed)
@@ -133,7 +134,7 @@ class Sender:
     def _begin_run(self, salt: str = "") -> None:
         self._published.clear()
         self._last, self._salt, self._progress = "", salt, clocks.elapsed()
-        self._known = sum(len(line.raw) for line in self.outbox.read())
+        self._known = files.size(self.outbox.path)
 
     def _stalls(self) -> bool:
         late = clocks.elapsed() - self._progress > _STALLED_SECONDS
@@ -144,13 +145,13 @@ class Sender:
         while lines := self._next_lines():
             if self.outbox.durable:  # the writer of the last line may still wait for the disk
                 files.make_durable(self.outbox.path)
-            stored = []
+            stored, known = [], self._known - self._offset
             for line in lines:
                 key = line.key(self._link)
                 headers = {_ID: key + self._salt, KEY: key, AFTER: self._last}
-                at = self._confirmed + sum(size for _, size in self._published)
-                if at < self._known:
+                if known > 0:
                     headers[AGAIN] = "1"
+                known -= len(line.raw)
                 subject = f"{MAIL}.{self.outbox.host}.{self.own}"
                 stored.append(await self.link.publish(subject, line.raw[:-1], headers))
                 self._published.append((key, len(line.raw)))
@@ -169,7 +170,7 @@ class Sender:
         """Return the next lines to publish; remove lines that no host would accept."""
         found, size = list[OutLine](), 0
         room = min(_MOST_AT_ONCE, _MOST_LINES - len(self._published))
-        for line in self.outbox.read(self._confirmed + sum(one for _, one in self._published)):
+        for line in self.outbox.read(self._offset):
             if len(found) >= room or size > _MOST_BYTES:
                 break
             if line.is_mail and not line.is_damaged:
@@ -188,6 +189,11 @@ class Sender:
         self._confirmed += len(line.raw)
         self._position = self._position._replace(lines=self._position.lines + 1)
         self._remove()
+
+    @property
+    def _offset(self) -> int:
+        """The offset in the file behind the lines published in this run."""
+        return self._confirmed + sum(size for _, size in self._published)
 
     @property
     def _link(self) -> str:

@@ -149,6 +149,18 @@ def test_a_kill_between_a_confirmation_and_the_removal_does_not_look_like_an_old
     assert host.position() == Position(2, last, 0)
 
 
+def test_a_confirmation_of_a_line_that_is_there_twice_keeps_the_lines_between(host: Host) -> None:
+    host.write("a", "b", "c", "d")
+    a, b, *rest = host.outbox.path.read_bytes().splitlines(keepends=True)
+    host.outbox.path.write_bytes(b"".join((a, b, a, *rest)))
+    host.publish()
+    key, *others = host.keys()
+    host.sender.confirm(1, key)
+    host.connect((1, key))
+    host.publish()
+    assert [one[KEY] for one in host.last_run()] == others
+
+
 @pytest.mark.parametrize("key", ["", "unknown"])
 def test_an_unknown_confirmation_removes_nothing(host: Host, key: str) -> None:
     host.write("a", "b")
