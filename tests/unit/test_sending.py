@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import cast
 
@@ -84,6 +85,26 @@ def test_each_line_names_the_one_before_it(host: Host) -> None:
     assert found == [(keys[0], ""), *((two, one) for one, two in pairwise(keys))]
     lines = host.outbox.path.read_bytes().splitlines()
     assert [data for _, data, _ in host.broker.published] == lines
+
+
+def test_a_line_is_on_disk_before_it_is_published(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a power cut takes back a line that the other host has confirmed."""
+    published_at_sync = list[int]()
+
+    def sync(fd: int) -> None:
+        if os.path.samestat(os.fstat(fd), host.outbox.path.stat()):
+            published_at_sync.append(len(host.broker.published))
+
+    host.outbox = replace(host.outbox, durable=True)
+    host.write("a")
+    host.connect(None)
+    for call in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, call, sync)
+    host.publish()
+    assert published_at_sync == [0]
+    assert len(host.broker.published) == 1
 
 
 def test_only_lines_from_before_the_connection_may_have_been_published(host: Host) -> None:
