@@ -181,7 +181,7 @@ class Outbox:
         files.append(rejected, line.raw, durable=self.durable)
 
 
-class Position(NamedTuple):
+class ConfirmedPosition(NamedTuple):
     """How far a host has confirmed this host's mail, as kept in `confirmed/HOST.json`.
 
     Attributes:
@@ -195,7 +195,7 @@ class Position(NamedTuple):
     lines: int = 0
 
     @classmethod
-    def read(cls, path: Path) -> Position | None:
+    def read(cls, path: Path) -> ConfirmedPosition | None:
         """Return the position in a file; `None` if it is missing or of another version."""
         found = read_counts(path)
         if found is None or not isinstance(key := found.get("key"), str):
@@ -228,7 +228,7 @@ def count_waiting(paths: TeamPaths, host: str) -> int:
     """
     places = HostPlaces(paths)
     content = files.read(places.outbox(host)) or b""
-    position = Position.read(places.confirmed(host)) or Position()
+    position = ConfirmedPosition.read(places.confirmed(host)) or ConfirmedPosition()
     header = content.startswith(b'{"epoch"')  # of a version before, and counts as confirmed
     return max(0, content.count(b"\n") - max(header, position.lines))
 

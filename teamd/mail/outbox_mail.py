@@ -10,7 +10,7 @@ from typing import Final
 
 from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
-from teamd.hosts.outbox import Outbox, OutLine, Position
+from teamd.hosts.outbox import ConfirmedPosition, Outbox, OutLine
 from teamd.hosts.places import HostAddress, HostPlaces
 from teamd.messages import Message
 from teamd.transcript.file import message_in
@@ -49,7 +49,7 @@ def texts_crossing(paths: TeamPaths, to: HostAddress, sender: str, message_id: s
 def _lines(paths: TeamPaths, host: str, known: bytes) -> Iterator[tuple[OutLine, bool]]:
     """Yield the lines of an outbox that contain `known`, and whether each is confirmed."""
     with suppress(StoreError):  # `teamctl doctor` reports it
-        position = Position.read(HostPlaces(paths).confirmed(host)) or Position()
+        position = ConfirmedPosition.read(HostPlaces(paths).confirmed(host)) or ConfirmedPosition()
         for number, line in enumerate(Outbox(paths, host).read()):
             if known in line.raw:
                 yield line, number < position.lines

@@ -13,7 +13,7 @@ import re
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
@@ -203,18 +203,15 @@ class BrokerConnection:
             LostConnection: no server does.
         """
         reasons: dict[str, None] = {}
-        for server in settings.servers:
-            opened = cls.open(server, settings)
-            try:
-                link = await opened.__aenter__()
-            except LostConnection as lost:
-                reasons[lost.why] = None
-                continue
-            try:
-                yield link
-            finally:
-                await opened.__aexit__(None, None, None)
-            return
+        async with AsyncExitStack() as stack:
+            for server in settings.servers:
+                try:
+                    link = await stack.enter_async_context(cls.open(server, settings))
+                except LostConnection as lost:
+                    reasons[lost.why] = None
+                else:
+                    yield link
+                    return
         raise LostConnection("; ".join(reasons) or NO_SERVERS)
 
     async def _connect(self) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from teamd import clocks
 from teamd.files import files
-from teamd.hosts.outbox import Outbox, OutLine, Position
+from teamd.hosts.outbox import ConfirmedPosition, Outbox, OutLine
 from teamd.hosts.places import HostPlaces
 from teamd.postman.connection import MAIL, STEP_SECONDS, BrokerConnection, NotStored
 from teamd.postman.presence import new_tag
@@ -49,7 +49,7 @@ class Sender:
     report: Callable[[str], None]
     is_old_copy: Callable[[], None]
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _position: Position = field(default_factory=Position)
+    _position: ConfirmedPosition = field(default_factory=ConfirmedPosition)
     _confirmed: int = 0  # bytes at the start of the file
     _published: deque[tuple[str, int]] = field(default_factory=deque)  # keys and sizes
     _last: str = ""  # the key published last in this run
@@ -98,8 +98,8 @@ class Sender:
 
     def _resume(self, confirmed: tuple[int, str] | None) -> None:
         """Continue behind the last confirmed line, if it is still there."""
-        found = Position.read(HostPlaces(self.outbox.paths).confirmed(self.outbox.host))
-        self._position = (found or Position())._replace(lines=0)
+        found = ConfirmedPosition.read(HostPlaces(self.outbox.paths).confirmed(self.outbox.host))
+        self._position = (found or ConfirmedPosition())._replace(lines=0)
         if confirmed is not None:
             sizes = [0]
             for line in self.outbox.read():

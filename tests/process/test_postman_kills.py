@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from teamd.files.paths import TeamPaths
-from teamd.hosts.outbox import Outbox, Position, read_counts
+from teamd.hosts.outbox import ConfirmedPosition, Outbox, read_counts
 from teamd.hosts.places import HostPlaces
 from teamd.mail.mailbox import Mailbox
 from tests.children import kill_at_each_step
@@ -60,7 +60,7 @@ def test_confirmed_lines_are_removed_and_later_ones_are_kept(tmp_path: Path) -> 
             if line.fields
         ]
         assert found in (["one", "two" * 300, "three"], ["three"]), kill
-    position = Position.read(HostPlaces(paths).confirmed(far.FAR))
+    position = ConfirmedPosition.read(HostPlaces(paths).confirmed(far.FAR))
     assert found == ["three"]
     assert position is not None
     assert (position.n, position.lines) == (2, 0)

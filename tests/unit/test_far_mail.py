@@ -21,7 +21,7 @@ from teamd.files import files, locks
 from teamd.files.paths import TeamPaths
 from teamd.hosts import rosters
 from teamd.hosts.far import FarHosts, describe_absence
-from teamd.hosts.outbox import Outbox, OutboxFull, Position
+from teamd.hosts.outbox import ConfirmedPosition, Outbox, OutboxFull
 from teamd.hosts.places import HostAddress, HostPlaces, parse_address
 from teamd.hosts.rosters import FarMember, FarRoster
 from teamd.hosts.view import HostState, HostView, Views, read_views
@@ -199,7 +199,7 @@ def test_a_message_is_traced_to_the_other_machine(post: MailRouter, paths: TeamP
     (way,) = trace(paths, "m-1")
     assert (way.to, way.sender, way.stage) == ("bob@project@h3", "alice", DeliveryStage.CROSSING)
     assert way.file == str(HostPlaces(paths).outbox("h3"))
-    Position(1, "key", 1).write(HostPlaces(paths).confirmed("h3"), durable=False)
+    ConfirmedPosition(1, "key", 1).write(HostPlaces(paths).confirmed("h3"), durable=False)
     (way,) = trace(paths, "m-1")
     assert way.stage is DeliveryStage.ARRIVED
 

@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from teamd.errors import NotAMessage, StoreError, Unsynced
 from teamd.files import locks
 from teamd.files.paths import TeamPaths
-from teamd.hosts.outbox import MAX_LINE_BYTES, Outbox, OutboxFull, OutLine, Position, count_waiting
+from teamd.hosts.outbox import (
+    MAX_LINE_BYTES,
+    ConfirmedPosition,
+    Outbox,
+    OutboxFull,
+    OutLine,
+    count_waiting,
+)
 from teamd.hosts.places import HostPlaces
 from teamd.postman.process import read_folder, take_name, write_folder
 
@@ -199,10 +206,10 @@ def test_damaged_lines_are_collected_in_a_file_of_which_nothing_is_sent(outbox: 
 def test_a_position_is_read_as_it_was_written_and_counts_what_waits(outbox: Outbox) -> None:
     write(outbox, "a", "b", "c")
     path = HostPlaces(outbox.paths).confirmed("h2")
-    Position(7, "key", 2).write(path, durable=False)
-    assert Position.read(path) == Position(7, "key", 2)
+    ConfirmedPosition(7, "key", 2).write(path, durable=False)
+    assert ConfirmedPosition.read(path) == ConfirmedPosition(7, "key", 2)
     assert count_waiting(outbox.paths, "h2") == 1
-    Position(7, "key", 9).write(path, durable=False)
+    ConfirmedPosition(7, "key", 9).write(path, durable=False)
     assert count_waiting(outbox.paths, "h2") == 0
 
 
@@ -225,7 +232,7 @@ def test_a_position_of_another_version_or_a_damaged_one_counts_as_missing(
     write(outbox, "a")
     path = HostPlaces(outbox.paths).confirmed("h2")
     path.write_bytes(content)
-    assert Position.read(path) is None
+    assert ConfirmedPosition.read(path) is None
     assert count_waiting(outbox.paths, "h2") == 1
 
 

@@ -13,7 +13,7 @@ import pytest
 from teamd.errors import LockTimeout
 from teamd.files import locks
 from teamd.files.paths import TeamPaths
-from teamd.hosts.outbox import MAX_LINE_BYTES, Outbox, Position, count_waiting
+from teamd.hosts.outbox import MAX_LINE_BYTES, ConfirmedPosition, Outbox, count_waiting
 from teamd.hosts.places import HostPlaces
 from teamd.postman.connection import BrokerConnection
 from teamd.postman.sending import AFTER, AGAIN, KEY, Sender
@@ -66,8 +66,8 @@ class Host:
         begins = max(n for n, one in enumerate(found) if one[AFTER] == "")
         return found[begins:]
 
-    def position(self) -> Position | None:
-        return Position.read(HostPlaces(self.outbox.paths).confirmed("h2"))
+    def position(self) -> ConfirmedPosition | None:
+        return ConfirmedPosition.read(HostPlaces(self.outbox.paths).confirmed("h2"))
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_a_confirmation_removes_all_lines_up_to_its_key(host: Host) -> None:
     keys = host.keys()
     host.sender.confirm(2, keys[1])
     assert host.keys() == keys[2:]
-    assert host.position() == Position(2, keys[1], 0)
+    assert host.position() == ConfirmedPosition(2, keys[1], 0)
     host.sender.confirm(3, keys[2])
     assert host.keys() == []
     host.write("d")
@@ -147,7 +147,7 @@ def test_confirmed_lines_stay_until_a_removal_is_worth_it(host: Host) -> None:
     keys = host.keys()
     host.sender.confirm(1, keys[0])
     assert len(host.keys()) == 8
-    assert host.position() == Position(1, keys[0], 1)
+    assert host.position() == ConfirmedPosition(1, keys[0], 1)
     assert count_waiting(host.outbox.paths, "h2") == 7
     host.headers()
     host.connect((1, keys[0]))
@@ -167,7 +167,7 @@ def test_a_kill_between_a_confirmation_and_the_removal_does_not_look_like_an_old
     host.outbox.path.write_bytes(b"")  # a removal that reached the disk
     host.connect((2, last))
     assert host.copies == []
-    assert host.position() == Position(2, last, 0)
+    assert host.position() == ConfirmedPosition(2, last, 0)
 
 
 def test_a_confirmation_of_a_line_that_is_there_twice_keeps_the_lines_between(host: Host) -> None:
@@ -316,7 +316,7 @@ def test_a_confirmation_that_came_while_no_postman_ran_does_not_show_an_old_copy
     host.sender.confirm(1, keys[0])
     host.connect((3, keys[2]))
     assert (host.copies, host.keys()) == ([], [])
-    assert host.position() == Position(3, keys[2], 0)
+    assert host.position() == ConfirmedPosition(3, keys[2], 0)
 
 
 def test_a_long_backlog_is_published_up_to_a_limit_and_continues_with_confirmations(

@@ -18,7 +18,7 @@ from teamd.budget.ledger import Ledger
 from teamd.copies import record as copies
 from teamd.errors import TeamError
 from teamd.files.paths import TeamPaths
-from teamd.hosts.outbox import Position, count_waiting, read_counts
+from teamd.hosts.outbox import ConfirmedPosition, count_waiting, read_counts
 from teamd.hosts.places import HostPlaces
 from teamd.journal import Journal
 from teamd.mail.mailbox import EMPTY, Mailbox
@@ -375,7 +375,7 @@ class Judge:
     def _hosts(self) -> Iterator[str]:
         places = HostPlaces(self._paths)
         if self._told.crossing:
-            position = Position.read(places.confirmed(FAR)) or Position()
+            position = ConfirmedPosition.read(places.confirmed(FAR)) or ConfirmedPosition()
             there = position.n + count_waiting(self._paths, FAR)
             if there < self._told.crossing:
                 yield f"{there} lines are confirmed or wait, not {self._told.crossing}"
