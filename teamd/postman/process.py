@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -233,7 +234,7 @@ class Postman:
             link,
             reachable=lambda: self._is_reachable(host),
             report=lambda what: self.report(host, what),
-            is_old_copy=self._note_old_copy,
+            is_old_copy=partial(self._note_old_copy, host),
         )
 
     async def _beat(self, link: BrokerConnection) -> None:
@@ -338,8 +339,9 @@ class Postman:
                 self.views.forget(host)
                 self._peers.pop(host, None)
 
-    def _note_old_copy(self) -> None:
+    def _note_old_copy(self, host: str, unknown: int) -> None:
         former = self._folder["folder"]
+        self.journal.warn("this folder is an old copy", host=host, unknown=unknown)
         self._folder = write_folder(self.paths, former, durable=self.durable)
 
     def report(self, host: str, what: str) -> None:

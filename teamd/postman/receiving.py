@@ -150,9 +150,9 @@ class Receiver:
     def _deliver(self, host: str, lines: list[bytes], again: set[bytes], *, is_new: bool) -> None:
         if is_new:
             self._count(host, 0)  # the host is known now, so its senders can be answered
-        fresh = self._without_known(host, lines, again)
+        fresh, count = self._without_known(host, lines, again)
         self.delivery.deliver(host, fresh)
-        self._count(host, len(fresh))
+        self._count(host, count)
 
     def _sort(self, message: Any, batch: _Batch) -> None:
         """Put a message into a batch, and note it as received if it is the sender's next."""
@@ -191,19 +191,26 @@ class Receiver:
         self._received[host] = self._received[host]._replace(n=n)
         files.replace(self._file(host), b'{"n": %d}\n' % n, durable=self.durable)
 
-    def _without_known(self, host: str, found: list[bytes], again: set[bytes]) -> list[bytes]:
-        """Return the lines without those whose message the receiver has got before."""
+    def _without_known(
+        self, host: str, found: list[bytes], again: set[bytes]
+    ) -> tuple[list[bytes], int]:
+        """Return the lines without those whose message the receiver has got before.
+
+        Also returns how many of them were certainly not counted before: a repeated line that
+        cannot be delivered leaves no trace here.
+        """
         paths = self.delivery.post.paths
-        suspects = [(line, mail) for line in found if line in again
-                    if (mail := self.delivery.read(host, line)) is not None]  # fmt: skip
+        suspects = {line: mail for line in found if line in again
+                    and (mail := self.delivery.read(host, line)) is not None}  # fmt: skip
         by_name = defaultdict[str, set[str]](set)
-        for _, mail in suspects:
+        for mail in suspects.values():
             by_name[mail.to].add(mail.id)
         there = {name: find_ids(paths, name, ids) for name, ids in by_name.items()}
         for name in filter(there.get, there):
             files.make_durable(paths.inbox(name))  # a killed process may have left it unsynced
-        known = {line for line, mail in suspects if self._is_known(mail, there[mail.to])}
-        return [line for line in found if line not in known]
+        known = {line for line, mail in suspects.items() if self._is_known(mail, there[mail.to])}
+        fresh = [line for line in found if line not in known]
+        return fresh, sum(line not in again or line in suspects for line in fresh)
 
     def _is_known(self, mail: Message, ids: set[str]) -> bool:
         paths = self.delivery.post.paths

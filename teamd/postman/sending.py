@@ -39,7 +39,8 @@ class Sender:
         own: the name of this host.
         reachable: returns whether the receiving host is there to confirm something.
         report: called with problems that could not be resolved.
-        is_old_copy: called if this host's folder turns out to be an old copy.
+        is_old_copy: called if this host's folder turns out to be an old copy, with the number of
+            confirmed messages that it does not know.
     """
 
     outbox: Outbox
@@ -47,7 +48,7 @@ class Sender:
     link: BrokerConnection
     reachable: Callable[[], bool]
     report: Callable[[str], None]
-    is_old_copy: Callable[[], None]
+    is_old_copy: Callable[[int], None]
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _position: ConfirmedPosition = field(default_factory=ConfirmedPosition)
     _confirmed: int = 0  # bytes at the start of the file
@@ -108,8 +109,9 @@ class Sender:
                     self._confirmed = sizes[-1]
                     self._position = self._position._replace(lines=len(sizes) - 1)
                     break
-            if found is not None and confirmed[0] > found.n + self._position.lines:
-                self.is_old_copy()
+            unknown = confirmed[0] - self._position.n - self._position.lines
+            if found is not None and unknown > 0:
+                self.is_old_copy(unknown)
             self._keep(*confirmed)
             self._remove()
         self._begin_run()

@@ -133,6 +133,13 @@ def test_a_message_that_was_delivered_is_acknowledged_and_skipped(host: Host) ->
     assert host.counted() == 1
 
 
+def test_a_repeated_message_that_cannot_be_delivered_is_counted_once(host: Host) -> None:
+    """Otherwise its sender, which was away, would look like an old copy of itself."""
+    host.take(host.send("a", to="nobody"))
+    host.take(host.send("a", to="nobody", headers={AGAIN: "1"}))
+    assert (host.counted(), host.confirmed()) == (1, Received(1, "a", 2))
+
+
 def test_a_message_that_is_twice_in_a_batch_is_delivered_once(host: Host) -> None:
     """The sender began a new run before the first one was received."""
     host.send("a")
