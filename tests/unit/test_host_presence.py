@@ -259,6 +259,6 @@ def test_a_failure_to_write_the_view_does_not_stop_the_postman(postman: Postman)
 
 
 def test_an_old_copy_of_this_folder_gets_another_id(postman: Postman) -> None:
-    postman._note_old_copy()
+    postman._note_old_copy("h2", 3)
     assert postman._folder["former"] == "f9"
     assert postman._folder["folder"] != "f9"
