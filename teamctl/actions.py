@@ -338,8 +338,11 @@ def act_on_host(
         TeamError: the host refuses, or fails; the error has its exit code.
         SystemExit: the person pressed Ctrl-C, and was told that the request stays valid.
     """
-    from teamd.postman.commands import ask  # noqa: PLC0415 -- only for other hosts
+    from teamd.command_line.installation import (  # noqa: PLC0415 -- only for other hosts
+        load_for_hosts,
+    )
 
+    ask = load_for_hosts("teamd.postman.commands").ask
     try:
         answer = ask(other_hosts(choice), host, command, facts, seconds=seconds)
     except KeyboardInterrupt as stopped:

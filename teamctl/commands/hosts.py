@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from teamctl.hosts import load
 from teamctl.mail.router import other_hosts
 from teamctl.render import host_table, output, tables
 from teamd.command_line import terminal
 from teamd.command_line.documents import print_either
+from teamd.command_line.installation import load_for_hosts
 from teamd.command_line.options import SuggestingGroup, team_options
 from teamd.command_line.run import TeamOptions
 from teamd.command_line.terminal import plain
@@ -74,7 +74,7 @@ def init(
         raise click.UsageError("--renew can be combined only with --address and --drop-address")
     if without and not renew:
         raise click.UsageError("--drop-address can be used only with --renew")
-    setup = load("setup")
+    setup = load_for_hosts("teamctl.hosts.setup")
     if renew:
         report = setup.renew(choice, addresses=addresses, without=without)
     else:
@@ -91,7 +91,7 @@ def join(choice: TeamOptions, file: str, *, as_json: bool) -> None:
 
     It writes this host's keys, and [hosts] in team.toml. If there is no team, it creates one.
     """
-    _print(load("setup").join(choice, Path(file)), as_json=as_json)
+    _print(load_for_hosts("teamctl.hosts.setup").join(choice, Path(file)), as_json=as_json)
 
 
 @command.command()
@@ -100,7 +100,7 @@ def join(choice: TeamOptions, file: str, *, as_json: bool) -> None:
 @team_options
 def add(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     """Write a file with which another host, called NAME, joins. Run it on the broker's host."""
-    _print(load("setup").add(choice, name), as_json=as_json)
+    _print(load_for_hosts("teamctl.hosts.setup").add(choice, name), as_json=as_json)
 
 
 @command.command()
@@ -112,7 +112,7 @@ def remove(choice: TeamOptions, name: str, *, as_json: bool) -> None:
 
     Run it on the broker's host. A host of that name that is added again gets another certificate.
     """
-    _print(load("setup").remove(choice, name), as_json=as_json)
+    _print(load_for_hosts("teamctl.hosts.setup").remove(choice, name), as_json=as_json)
 
 
 @command.command()
@@ -125,7 +125,7 @@ def forget(choice: TeamOptions, name: str, *, as_json: bool) -> None:
     `teamctl hosts remove`, on the broker's host, shuts a host out; other hosts remember it until
     you run `teamctl hosts forget` there. A new host of that name starts fresh.
     """
-    _print(load("setup").forget(choice, name), as_json=as_json)
+    _print(load_for_hosts("teamctl.hosts.setup").forget(choice, name), as_json=as_json)
 
 
 def _print(report: Any, *, as_json: bool) -> None:

@@ -7,10 +7,13 @@ import shlex
 import sys
 import tomllib
 from contextlib import suppress
+from importlib import import_module
 from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
+
+from teamd.errors import TeamError
 
 _NAME: Final = re.compile(r"[\w.-]+")
 _EXTRA: Final = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
@@ -67,3 +70,23 @@ def _uv_requirement(receipt: Path) -> str:
         if url := one.get("url"):
             return f"teamd[all] @ {url}"
     return "teamd[all]"
+
+
+_OF_HOSTS: Final = ("cryptography", "nats", "nkeys")
+
+
+def load_for_hosts(module: str) -> Any:
+    """Load a module that needs the extra `hosts`.
+
+    Raises:
+        TeamError: the extra is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        if not (error.name or "").startswith(_OF_HOSTS):
+            raise
+        raise TeamError(
+            "[hosts] needs packages that are not installed; "
+            f"`{install_command('hosts')}` installs them"
+        ) from error

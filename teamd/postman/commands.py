@@ -128,6 +128,18 @@ def ask(
     return asyncio.run(_ask(far, host, command, arguments, seconds))
 
 
+def read_clock(payload: bytes) -> tuple[str, float]:
+    """Decode another host's untrusted answer about its clock: the session, and the time by it.
+
+    Raises:
+        NotAMessage: it is not such an answer.
+    """
+    match parse_object(payload):
+        case {"session": session, "clock": clock} if is_tag(session) and is_moment(clock):
+            return session, float(clock)
+    raise NotAMessage("an answer from another host needs a session and a clock")
+
+
 async def _ask(
     far: FarHosts, host: str, command: str, arguments: Mapping[str, Any], seconds: float
 ) -> FarAnswer:
@@ -135,16 +147,15 @@ async def _ask(
     try:
         async with BrokerConnection.open_any(far.settings) as link:
             limit = min(seconds, _MOST_CLOCK_SECONDS)
-            told = parse_object(await link.request(subject, b'{"clock": true}', limit))
-            left = until - clocks.elapsed()
-            if "clock" not in told or left <= 0:
+            session, clock = read_clock(await link.request(subject, b'{"clock": true}', limit))
+            if (left := until - clocks.elapsed()) <= 0:
                 raise _unanswered(host, seconds)
             request = FarRequest(
                 id=new_id(),
                 command=command,
                 arguments=arguments,
-                session=str(told.get("session")),
-                deadline=float(told["clock"]) + left,
+                session=session,
+                deadline=clock + left,
             )
             return FarAnswer.decode(await link.request(subject, request.encode(), left))
     except NoAnswer as error:

@@ -384,9 +384,26 @@ def test_a_missing_extra_is_reported_with_an_install_command(
         )
         assert done.status == 1
         assert done.complaint == (
-            "teamctl: `teamctl hosts` needs packages that are not installed; "
+            "teamctl: [hosts] needs packages that are not installed; "
             f"`{install_command('hosts')}` installs them"
         )
+
+
+def test_a_command_for_another_host_reports_a_missing_extra(
+    project: Project, tmp_path: Path
+) -> None:
+    project.paths.create()
+    project.ask_no_service('[hosts]\nname = "h1"\nallow = { spawn = ["h2"] }\n')
+    hidden = tmp_path / "hidden" / "nats"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError(name='nats')\n")
+    argv = ("spawn", "bob@h2", "coder", "Begin.")
+    done = project.run("python3", "-m", "teamctl", *argv, env={"PYTHONPATH": str(hidden.parent)})
+    assert done.status == 1
+    assert done.complaint == (
+        "teamctl: [hosts] needs packages that are not installed; "
+        f"`{install_command('hosts')}` installs them"
+    )
 
 
 @pytest.mark.parametrize("command", ["add", "remove"])

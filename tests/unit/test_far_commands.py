@@ -27,7 +27,7 @@ from teamd.hosts.view import HostState, Views
 from teamd.journal import Journal
 from teamd.mail.mailbox import Mailbox
 from teamd.messages import TEAMD, new_id
-from teamd.postman.commands import CROSSING, FarAnswer, FarRequest, Requests, ask
+from teamd.postman.commands import CROSSING, FarAnswer, FarRequest, Requests, ask, read_clock
 from teamd.settings.schema import HostSettings
 from teamd.team.states import Status
 from tests.unit.life import enrol
@@ -237,3 +237,17 @@ def test_without_a_broker_a_host_is_not_asked(paths: TeamPaths, postman: None) -
     with pytest.raises(DeadlinePassed, match="h2 was not asked: nothing listens at nats://127"):
         ask(far, "h2", "spawn", GIVEN["spawn"], seconds=30.0)
     assert time.monotonic() - begun < 20.0
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [b"{}", b"[]", b'{"session": "s", "clock": "soon"}', b'{"session": "s", "clock": 1e300}',
+     b'{"session": 1, "clock": 1.5}', b'{"clock": 1.5}', b"not json"],
+)  # fmt: skip
+def test_an_invalid_answer_about_a_clock_is_refused_with_a_sentence(payload: bytes) -> None:
+    with pytest.raises(NotAMessage):
+        read_clock(payload)
+
+
+def test_a_clock_is_read_with_its_session() -> None:
+    assert read_clock(b'{"session": "a1", "clock": 2}') == ("a1", 2.0)

@@ -11,9 +11,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from teamctl.hosts import certificates, load
+from teamctl.hosts import certificates
 from teamctl.hosts.broker import Broker, BrokerRecord
-from teamd.command_line.installation import install_command
+from teamd.command_line.installation import install_command, load_for_hosts
 from teamd.errors import StoreError, TeamError
 from teamd.files.paths import TeamPaths
 from teamd.hosts.outbox import Outbox
@@ -117,8 +117,8 @@ def test_only_a_missing_package_leads_to_the_advice_to_install_it(
 ) -> None:
     """A missing module of this program is an internal error."""
     with pytest.raises(ModuleNotFoundError, match=r"teamctl\.hosts\.nothing"):
-        load("nothing")
+        load_for_hosts("teamctl.hosts.nothing")
     monkeypatch.delitem(sys.modules, "teamctl.hosts.certificates", raising=False)
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(TeamError, match=re.escape(f"`{install_command('hosts')}` installs them")):
-        load("certificates")
+        load_for_hosts("teamctl.hosts.certificates")
