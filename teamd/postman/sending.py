@@ -102,14 +102,15 @@ class Sender:
         found = ConfirmedPosition.read(HostPlaces(self.outbox.paths).confirmed(self.outbox.host))
         self._position = (found or ConfirmedPosition())._replace(lines=0)
         if confirmed is not None:
-            sizes = [0]
+            offset = lines = 0
             for line in self.outbox.read():
-                sizes.append(sizes[-1] + len(line.raw))
-                if line.key(self._link) == confirmed[1]:
-                    self._confirmed = sizes[-1]
-                    self._position = self._position._replace(lines=len(sizes) - 1)
-                    break
-            unknown = confirmed[0] - self._position.n - self._position.lines
+                offset, lines = offset + len(line.raw), lines + 1
+                if not self._confirmed and line.key(self._link) == confirmed[1]:
+                    self._confirmed = offset
+                    self._position = self._position._replace(lines=lines)
+            # All lines count: behind a broker that lost its disk, the receiver's count is ahead of
+            # its last key.
+            unknown = confirmed[0] - self._position.n - lines
             if found is not None and unknown > 0:
                 self.is_old_copy(unknown)
             self._keep(*confirmed)

@@ -293,6 +293,16 @@ def test_a_damaged_line_is_kept_aside_and_reported_and_the_rest_is_sent(
     assert host.outbox.path.with_suffix(".rejected.jsonl").read_bytes() == damaged
 
 
+def test_a_confirmation_behind_a_lost_broker_does_not_look_like_an_old_copy(host: Host) -> None:
+    """The receiver had counted all lines when the broker lost its disk, and gets them again."""
+    host.write("a", "b", "c", "d")
+    host.publish()
+    first, second, *_ = host.keys()
+    host.sender.confirm(1, first)
+    host.connect((4, second))
+    assert host.copies == []
+
+
 def test_an_old_copy_of_the_folder_is_noticed_by_the_counts(host: Host) -> None:
     host.write("a", "b")
     host.publish()
