@@ -118,21 +118,26 @@ class Sender:
         self._begin_run()
 
     def _keep(self, n: int, key: str) -> None:
-        """Record a confirmation before its lines are removed, or a kill would look like a loss."""
+        """Record a confirmation before its lines are removed, or a kill would look like a loss.
+
+        Until they are, they count as waiting: too many for a moment rather than too few.
+        """
         self._position = self._position._replace(n=max(n, self._position.n), key=key)
-        self._write_position(durable=self.outbox.durable)
+        self._write_position(lines=0, durable=self.outbox.durable)
 
     def _remove(self) -> None:
+        """Remove confirmed lines, or record how many are left at the start of the file."""
         left = self.outbox.remove_start(self._confirmed)
         if left < self._confirmed:
             self._known -= self._confirmed - left
             self._confirmed = left
             self._position = self._position._replace(lines=0)
-            self._write_position(durable=False)
+        if self._position.lines:
+            self._write_position(lines=self._position.lines, durable=self.outbox.durable)
 
-    def _write_position(self, *, durable: bool) -> None:
+    def _write_position(self, *, lines: int, durable: bool) -> None:
         path = HostPlaces(self.outbox.paths).confirmed(self.outbox.host)
-        self._position.write(path, durable=durable)
+        self._position._replace(lines=lines).write(path, durable=durable)
 
     def _begin_run(self, salt: str = "") -> None:
         self._published.clear()

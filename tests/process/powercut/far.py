@@ -34,16 +34,18 @@ class Broker:
 
     Attributes:
         held: the messages for this host.
+        last: the number up to which messages may have been received before.
         published: the keys of the messages from this host.
         confirmed: the number of confirmations that this host has written.
     """
 
     held: Sequence[Any] = ()
+    last: int = 0
     published: list[str] = field(default_factory=list)
     confirmed: int = 0
 
     async def last_number(self) -> int:
-        return len(self.held)
+        return self.last
 
     async def bind(self) -> None: ...
 
@@ -112,23 +114,25 @@ async def _carry(paths: TeamPaths, *, confirm: bool) -> None:
 
 def receive(paths: TeamPaths, *contents: str) -> None:
     """Receive mail that the other host has sent, from its first line on."""
-    asyncio.run(_receive(paths, contents, "bob"))
+    asyncio.run(_receive(paths, contents, "bob", repeated=True))
 
 
 def receive_for_nobody(paths: TeamPaths, *contents: str) -> None:
     """Receive mail for an unknown name, which is reported to its sender."""
-    asyncio.run(_receive(paths, contents, "nobody"))
+    asyncio.run(_receive(paths, contents, "nobody", repeated=False))
 
 
-async def _receive(paths: TeamPaths, contents: Sequence[str], to: str) -> None:
+async def _receive(paths: TeamPaths, contents: Sequence[str], to: str, *, repeated: bool) -> None:
+    """Receive mail that may have come before, or (if not `repeated`) certainly has not."""
     HostPlaces(paths).create()
     after, held = "", list[Any]()
     for number, content in enumerate(contents, start=1):
         line = json.dumps({"kind": "mail", **_mail(content, to)}).encode()
         key = f"key-{content}"
-        held.append(_message(number, line, {KEY: key, AFTER: after, AGAIN: "1"}))
+        again = {AGAIN: "1"} if repeated else {}
+        held.append(_message(number, line, {KEY: key, AFTER: after, **again}))
         after = key
-    broker: Any = Broker(held)
+    broker: Any = Broker(held, last=len(held) if repeated else 0)
     with closing(Journal(paths.log("postman"), "postman")) as journal:
         hosts = FarHosts(paths, OWN)
         post = MailRouter(paths, durable=True, max_bytes=MAX_MESSAGE_BYTES, hosts=hosts)
