@@ -55,7 +55,7 @@ from teamd.postman.presence import (
     new_tag,
 )
 from teamd.postman.receiving import Received, Receiver
-from teamd.postman.sending import Sender
+from teamd.postman.sending import Sender, wait_at_most
 from teamd.postman.start import read_command
 from teamd.settings import Settings
 from teamd.settings.schema import HostSettings
@@ -99,6 +99,8 @@ class Postman:
     _senders: dict[str, Sender] = field(default_factory=dict)
     _roster_changed: asyncio.Event = field(default_factory=asyncio.Event)
     _outboxes_changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _watching: asyncio.Event = field(default_factory=asyncio.Event)  # the beats of the others
+    _newcomer: asyncio.Event = field(default_factory=asyncio.Event)  # has not heard this host
     _trip: float = 0.0
 
     @property
@@ -160,6 +162,7 @@ class Postman:
             receiver = Receiver(self.own, link, delivery, self.report, self.journal, self.durable)
             await link.answer(requests.answer)
             self._senders, self._peers = {}, {}
+            self._watching.clear()
             self._roster_changed.set()
             self._outboxes_changed.set()
             async with asyncio.TaskGroup() as tasks:
@@ -223,8 +226,7 @@ class Postman:
                     known = confirmed.get(host)
                     tasks.create_task(sender.run((known.n, known.key) if known else None))
                 self._senders[host].changed.set()
-            waiting = asyncio.wait_for(self._outboxes_changed.wait(), SLOW_SECONDS)
-            await asyncio.gather(waiting, return_exceptions=True)  # hints can be lost
+            await wait_at_most(self._outboxes_changed, SLOW_SECONDS)  # hints can be lost
 
     def _make_sender(self, link: BrokerConnection, host: str) -> Sender:
         outbox = Outbox(self.paths, host, self.durable, self.settings.outbox_bytes, _LOCK_SECONDS)
@@ -238,14 +240,17 @@ class Postman:
         )
 
     async def _beat(self, link: BrokerConnection) -> None:
+        # First, so that the beats with which the others answer a newcomer are seen.
+        await wait_at_most(self._watching, BEAT_SECONDS)
         while True:
             self.check()
+            self._newcomer.clear()
             beat = Beat(session=self._session, trip=self._trip, **self._folder)
             begun = clocks.elapsed()
             await link.put(HOSTS, f"beat.{self.own}", beat.encode())
             self._trip = clocks.elapsed() - begun
             self._show_all("")
-            await asyncio.sleep(BEAT_SECONDS)
+            await wait_at_most(self._newcomer, BEAT_SECONDS)
 
     async def _tell_roster(self, link: BrokerConnection) -> None:
         told, at = None, 0.0
@@ -257,14 +262,14 @@ class Postman:
                     told, at = roster, clocks.elapsed()
                     value = rosters.encode(roster)
                     await link.put(HOSTS, f"roster.{self.own}", value)
-            waiting = asyncio.wait_for(self._roster_changed.wait(), ROSTER_SECONDS)
-            await asyncio.gather(waiting, return_exceptions=True)
+            await wait_at_most(self._roster_changed, ROSTER_SECONDS)
 
     async def _follow_hosts(self, link: BrokerConnection) -> None:
         live = False  # values from before the connection are no signs of life
         async for found in link.watch(HOSTS, ">"):
             if found is None:
                 live = True
+                self._watching.set()
                 continue
             kind, _, host = found[0].partition(".")
             full = len(self._peers) >= _MOST_HOSTS and host not in self._peers
@@ -284,6 +289,8 @@ class Postman:
 
     def _hear(self, host: str, beat: Beat) -> None:
         now, peer = clocks.elapsed(), self._peers.get(host)
+        if not self._is_reachable(host):
+            self._newcomer.set()
         if peer is None:
             peer = self._peers[host] = Peer(beat, now)
             what = explain_folder(self.views.get(host).folder, beat)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -29,6 +30,13 @@ _MOST_LINES: Final = 512  # published and not yet confirmed
 _MOST_AT_ONCE: Final = 128
 _MOST_BYTES: Final = 1 << 20  # in flight to the broker
 _STALLED_SECONDS: Final = 15.0  # without a confirmation, after which a new run begins
+
+
+async def wait_at_most(event: asyncio.Event, seconds: float) -> None:
+    """Wait until the event is set, or the time is over."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 @dataclass(slots=True)
@@ -76,8 +84,7 @@ class Sender:
                 self._begin_run()
                 await asyncio.sleep(1.0)
                 continue
-            with_timeout = asyncio.wait_for(self.changed.wait(), _STALLED_SECONDS)
-            await asyncio.gather(with_timeout, return_exceptions=True)
+            await wait_at_most(self.changed, _STALLED_SECONDS)
 
     def confirm(self, n: int, key: str) -> None:
         """Remove all lines up to the confirmed one from the outbox.
