@@ -211,26 +211,30 @@ def test_a_command_is_executed_at_most_once_and_never_late(tmp_path: Path) -> No
 
 
 @pytest.fixture(scope="module")
-def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     with hosts(tmp_path_factory.mktemp("town"), allow=ALLOW) as made:
         made.start_broker()
         made.wait_for("h1", "h2", "reachable")
         yield made
 
 
-def answers(town: Hosts) -> bool:
-    """Return whether h2 answers commands; its postman may have been stopped before."""
-    with suppress(DeadlinePassed):
-        return bool(ask(far_hosts(town), "h2", "shutdown", GONE, seconds=5.0).text)
-    return False
+@pytest.fixture
+def town(shared: Hosts) -> Hosts:
+    """Wait until h2 answers commands: the test before may have stopped its postman."""
+
+    def answers() -> bool:
+        with suppress(DeadlinePassed):
+            return bool(ask(far_hosts(shared), "h2", "shutdown", GONE, seconds=5.0).text)
+        return False
+
+    wait_until(answers, timeout_seconds=60, what="h2 answers")
+    return shared
 
 
 @contextmanager
 def stopped(town: Hosts) -> Iterator[None]:
     """Stop the postman of h2 during the block."""
-    path = HostPlaces(town.projects["h2"].paths).postman
-    wait_until(lambda: answers(town), timeout_seconds=60, what="h2 answers")
-    (pid,) = locks._holders(path)
+    (pid,) = locks._holders(HostPlaces(town.projects["h2"].paths).postman)
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
