@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing, closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -67,11 +67,41 @@ _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 1.5  # waiting mail moves soon after the network is repaired
 _REFUSED_PAUSE_SECONDS: Final = 15.0  # for errors that only a person can fix
 _LOCK_SECONDS: Final = 0.5  # for a lock; other hosts wait meanwhile
+_CANCEL_SECONDS: Final = 1.0  # until a task is cancelled once more
 _MOST_HOSTS: Final = 1000
 _TRIP_SHARE: Final = 0.5  # relative change of a round trip that is displayed
 _SILENT: Final = "it is silent"
 _REPORTS_SECONDS: Final = 3600.0
 _MOST_REPORTS: Final = 10  # mails about one host within that time
+
+
+class ConnectionTasks:
+    """The tasks of a connection, all of which end with the first that does.
+
+    `asyncio.TaskGroup` cancels each task once. In Python 3.11 `asyncio.wait_for`, which nats-py
+    uses, loses a cancellation that meets a result, and the group would wait for that task forever.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+        self._ended = asyncio.Event()
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self._ended.set())
+        self._tasks.append(task)
+
+    async def run(self) -> list[BaseException]:
+        """Wait until a task ends, and end the others; return their errors."""
+        try:
+            await self._ended.wait()
+        finally:
+            while running := [task for task in self._tasks if not task.done()]:
+                for task in running:
+                    task.cancel()
+                await asyncio.wait(running, timeout=_CANCEL_SECONDS)
+        ended = (task.exception() for task in self._tasks if not task.cancelled())
+        return [error for error in ended if error is not None]
 
 
 @dataclass(slots=True)
@@ -165,26 +195,29 @@ class Postman:
             self._watching.clear()
             self._roster_changed.set()
             self._outboxes_changed.set()
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(link.wait())
-                tasks.create_task(receiver.run(received))
-                tasks.create_task(self._follow_confirmed(link))
-                tasks.create_task(self._follow_hosts(link))
-                tasks.create_task(self._beat(link))
-                tasks.create_task(self._tell_roster(link))
-                tasks.create_task(self._send(link, tasks, sent))
-        except Exception as errors:
-            raise self._find_cause(link, [*_leaves(errors)]) from errors
+            tasks = ConnectionTasks()
+            tasks.start(link.wait())
+            tasks.start(receiver.run(received))
+            tasks.start(self._follow_confirmed(link))
+            tasks.start(self._follow_hosts(link))
+            tasks.start(self._beat(link))
+            tasks.start(self._tell_roster(link))
+            tasks.start(self._send(link, tasks, sent))
+            errors = await tasks.run()
+        except Exception as error:  # noqa: BLE001 -- an unknown server may send anything
+            errors = [error]
+        raise self._find_cause(link, errors)
 
-    def _find_cause(self, link: BrokerConnection, errors: list[BaseException]) -> BaseException:
+    def _find_cause(self, link: BrokerConnection, errors: Sequence[BaseException]) -> BaseException:
         """Return the error that ended a connection; several tasks may fail by the same loss."""
         for kind in (StoreError, LostConnection):
             for error in errors:
                 if isinstance(error, kind):
                     return error
-        if not isinstance(errors[0], EXPECTED):
-            self.journal.error("connection given up", errors[0])
-        return link.explain(errors[0])
+        error = next(iter(errors), None)  # nats-py may also cancel a task
+        if error is not None and not isinstance(error, EXPECTED):
+            self.journal.error("connection given up", error)
+        return link.explain(error)
 
     async def _read_confirmed(
         self, link: BrokerConnection
@@ -211,7 +244,7 @@ class Postman:
                     sender.confirm(confirmed.n, confirmed.key)
 
     async def _send(
-        self, link: BrokerConnection, tasks: asyncio.TaskGroup, confirmed: dict[str, Received]
+        self, link: BrokerConnection, tasks: ConnectionTasks, confirmed: dict[str, Received]
     ) -> None:
         """Start a sender for each outbox, and wake them when outboxes change."""
         while True:
@@ -224,7 +257,7 @@ class Postman:
                     sender = self._make_sender(link, host)
                     self._senders[host] = sender
                     known = confirmed.get(host)
-                    tasks.create_task(sender.run((known.n, known.key) if known else None))
+                    tasks.start(sender.run((known.n, known.key) if known else None))
                 self._senders[host].changed.set()
             await wait_at_most(self._outboxes_changed, SLOW_SECONDS)  # hints can be lost
 
@@ -376,14 +409,6 @@ class Postman:
             changed.set()
 
         asyncio.get_running_loop().add_reader(watched.fileno(), wake)
-
-
-def _leaves(errors: BaseException) -> Iterator[BaseException]:
-    if isinstance(errors, BaseExceptionGroup):
-        for one in errors.exceptions:
-            yield from _leaves(one)
-    else:
-        yield errors
 
 
 def read_folder(paths: TeamPaths, *, durable: bool) -> dict[str, str]:

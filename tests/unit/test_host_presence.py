@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from teamd.errors import StoreError
 from teamd.files.paths import TeamPaths
 from teamd.hosts.far import FarHosts
 from teamd.hosts.outbox import Outbox
@@ -21,8 +23,9 @@ from teamd.hosts.rosters import MOST, FarRoster
 from teamd.hosts.view import HostState, Views
 from teamd.journal import Journal
 from teamd.mail.routing import MailRouter
+from teamd.postman.connection import LostConnection
 from teamd.postman.presence import DOUBLE, SILENT_SECONDS, Beat, Peer, explain_folder, new_tag
-from teamd.postman.process import Postman
+from teamd.postman.process import ConnectionTasks, Postman
 from teamd.settings.schema import HostSettings
 from teamd.team.member import Member
 from teamd.team.roster import Team
@@ -262,3 +265,50 @@ def test_an_old_copy_of_this_folder_gets_another_id(postman: Postman) -> None:
     postman._note_old_copy("h2", 3)
     assert postman._folder["former"] == "f9"
     assert postman._folder["folder"] != "f9"
+
+
+def test_a_task_that_loses_a_cancellation_still_ends_with_its_connection() -> None:
+    """`asyncio.wait_for` does that in Python 3.11; a postman would wait for it forever."""
+    cancelled = list[str]()
+
+    async def deaf() -> None:
+        while True:
+            try:
+                await asyncio.sleep(3600)
+            except asyncio.CancelledError:
+                cancelled.append("deaf")
+                if len(cancelled) > 1:
+                    raise
+
+    async def lose() -> None:
+        await asyncio.sleep(0)
+        raise LostConnection("the broker is gone")
+
+    async def serve() -> list[BaseException]:
+        tasks = ConnectionTasks()
+        tasks.start(deaf())
+        tasks.start(lose())
+        return await asyncio.wait_for(tasks.run(), 30)
+
+    (error,) = asyncio.run(serve())
+    assert str(error) == "the broker is gone"
+    assert cancelled == ["deaf", "deaf"]
+
+
+def test_tasks_that_are_started_later_end_with_the_connection_as_well() -> None:
+    async def idle() -> None:
+        await asyncio.sleep(3600)
+
+    async def begin(tasks: ConnectionTasks) -> None:
+        tasks.start(idle())
+        raise StoreError("the disk is full")
+
+    async def serve() -> list[BaseException]:
+        tasks = ConnectionTasks()
+        tasks.start(begin(tasks))
+        errors = await asyncio.wait_for(tasks.run(), 30)
+        assert len(asyncio.all_tasks()) == 1
+        return errors
+
+    (error,) = asyncio.run(serve())
+    assert isinstance(error, StoreError)
