@@ -214,10 +214,10 @@ class Postman:
             for error in errors:
                 if isinstance(error, kind):
                     return error
-        error = next(iter(errors), None)  # nats-py may also cancel a task
-        if error is not None and not isinstance(error, EXPECTED):
-            self.journal.error("connection given up", error)
-        return link.explain(error)
+        first = next(iter(errors), None)  # nats-py may also cancel a task
+        if first is not None and not isinstance(first, EXPECTED):
+            self.journal.error("connection given up", first)
+        return link.explain(first)
 
     async def _read_confirmed(
         self, link: BrokerConnection
